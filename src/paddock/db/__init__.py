@@ -1,0 +1,1 @@
+"""PostgreSQL: the embedded server, migrations and the pool."""
