@@ -1,0 +1,12 @@
+-- name: event_to_deliver (relaxed)
+-- `now` is the database's: a receiver compares it with its own clock, and tests set it.
+SELECT e.id, e.type, e.subject, e.version, e.at, e.data, w.url, w.active,
+       extract(epoch FROM paddock_now())::bigint AS now
+FROM events e LEFT JOIN webhooks w ON w.id = $2
+WHERE e.id = $1;
+
+-- name: signing_secret (durable)
+SELECT secret FROM webhooks WHERE id = $1 AND active;
+
+-- name: deactivate_webhook (durable)
+UPDATE webhooks SET active = false WHERE id = $1 AND active;
