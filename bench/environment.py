@@ -22,7 +22,7 @@ import psutil
 
 from paddock.db.embedded import EmbeddedPostgres, embedded_postgres
 
-# A checkpoint in the middle of a round would be charged to whoever runs then; vacuum must keep up with seconds of churn.
+# A checkpoint in the middle of a round would be charged to whoever runs then; vacuum must keep up with quick churn.
 SETTINGS = {"max_wal_size": "8GB", "checkpoint_timeout": "1h", "autovacuum_naptime": "1s"}
 
 

@@ -9,8 +9,8 @@ It is tuned as far as that contract allows, so that a ratio to it means somethin
 - the claim walks a partial index in order and locks exactly what it takes; ids are fed back as an array, because a
   join would be planned as a hash join over the whole table;
 - a finish touches no column of any index or index predicate (`pending` is the claim's, `status` the finish's), so it
-  is a HOT update where its page has room; the fill factor leaves room for all three versions of a row (at 45 about 80 % of
-  the finishes are HOT and a job writes about 510 bytes of WAL; at 100, 4 % and 780);
+  is a HOT update where its page has room; the fill factor leaves room for all three versions of a row (at 45 about
+  80 % of the finishes are HOT and a job writes about 510 bytes of WAL; at 100, 4 % and 780);
 - statistics are there before the clock starts, and join methods that only a misled planner would pick are off.
 """
 
