@@ -1,0 +1,227 @@
+"""Runners as child processes: one that all async handlers share, and one for each blocking handler that runs.
+
+A runner is spawned, never forked, so that it inherits no lock and no connection; it leads a process group of its own,
+so that killing it also ends what its handlers started. All of it is cheap enough to throw away: whatever must stop
+can be killed.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from paddock.jobs import wire
+from paddock.jobs.kinds import Kind
+from paddock.worker import ipc
+from paddock.worker.resources import is_blocking
+from paddock.worker.running import RunnerOwner
+
+# A spare runner for blocking handlers is kept this long; the last one for ever.
+IDLE_SECONDS = 60.0
+# A runner that closed its socket, or was asked to leave, has this long to end by itself.
+LEAVE_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerOptions:
+    """How a runner finds what it runs: `package.module:attribute` of a `Kinds` (or a function that gives one), and of
+    a mapping from resource type to factory."""
+
+    kinds: str
+    resources: str | None = None
+    log_level: str = "info"
+    otel_endpoint: str | None = None
+
+    def command(self, fd: int, *, blocking: bool) -> list[str]:
+        command = [sys.executable, "-m", "paddock.worker.runner", "--fd", str(fd), "--supervisor", str(os.getpid())]
+        command += ["--kinds", self.kinds, "--log-level", self.log_level]
+        command += ["--resources", self.resources] if self.resources else []
+        command += ["--otel-endpoint", self.otel_endpoint] if self.otel_endpoint else []
+        return command + (["--blocking"] if blocking else [])
+
+
+class ProcessRunner:
+    killable = True
+
+    def __init__(self, owner: RunnerOwner, options: RunnerOptions, *, shared: bool) -> None:
+        self.shared = shared
+        # Takes no more turns; was killed by us; is gone.
+        self.doomed = False
+        self.killed = False
+        self.dead = False
+        self.ended: asyncio.Task[None] | None = None
+        # Whether a turn runs in it, and since when none does; only kept for one that is not shared.
+        self.busy = False
+        self.idle_since = 0.0
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                options.command(theirs.fileno(), blocking=not shared),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        self._pipe = ipc.Pipe(ours, self._frame, self._gone)
+        self._pidfd: int | None = None
+        if hasattr(os, "pidfd_open"):
+            # The end of the socket is not enough: a process the handler forked may hold it open.
+            self._pidfd = os.pidfd_open(self._process.pid)
+            self._loop.add_reader(self._pidfd, self._gone)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self, job: wire.ClaimedJob) -> None:
+        self.busy = True
+        self._pipe.send(ipc.Start(job))
+
+    def stop(self, attempt_id: UUID) -> None:
+        self._pipe.send(ipc.Stop(attempt_id))
+        if not self.shared:
+            # What was interrupted halfway may have left anything behind: its process is not used again.
+            self.doomed = True
+
+    def saved(self, attempt_id: UUID, verdict: str, message: str | None) -> None:
+        self._pipe.send(ipc.Saved(attempt_id, verdict, message))
+
+    def kill(self) -> None:
+        self.doomed = self.killed = True
+        self._kill_group()
+
+    def leave(self) -> None:
+        """Asks it to go, by closing the socket."""
+        self.doomed = True
+        self._pipe.close()
+        self._gone()
+
+    def _kill_group(self) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _frame(self, frame: bytes) -> None:
+        for message in ipc.from_runner.decode(frame):
+            if isinstance(message, ipc.Ended):
+                self._over()
+                self._owner.ended(message.item())
+            elif isinstance(message, ipc.Stopped):
+                self._over()
+                self._owner.stopped(message.attempt_id)
+            elif isinstance(message, ipc.SaveAsked):
+                self._owner.save(
+                    wire.SaveItem(id=message.id, attempt_id=message.attempt_id, saved=message.saved.copy())
+                )
+            elif isinstance(message, ipc.Reported):
+                self._owner.report(message.attempt_id, message.progress)
+            else:
+                self._owner.log(message.attempt_id, message.lines, message.dropped_bytes)
+
+    def _over(self) -> None:
+        if not self.shared:
+            self.busy = False
+            self.idle_since = time.monotonic()
+            if self.doomed:
+                self._kill_group()
+
+    def _gone(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self.ended is None:
+            self.ended = self._loop.create_task(self._bury())
+
+    async def _bury(self) -> None:
+        """Waits until the process is gone. Its group is killed before it is reaped: until then its id is not reused."""
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while not _exited(self._process.pid):
+            if time.monotonic() > deadline:
+                self._kill_group()
+            await asyncio.sleep(0.005)
+        self._kill_group()
+        how = _how(self._process.wait())
+        self._pipe.drain()  # what it said before it died counts
+        self._pipe.close()
+        self.dead = self.doomed = True
+        self._owner.died(self, how)
+
+
+def _exited(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown signal"
+    return f"was killed by {name} ({-code})"
+
+
+class ProcessRunners:
+    def __init__(self, options: RunnerOptions, *, warm_blocking: bool = False) -> None:
+        self._options = options
+        self._warm_blocking = warm_blocking
+        self._owner: RunnerOwner
+        self._shared: ProcessRunner | None = None
+        self._blocking: list[ProcessRunner] = []
+        # Until they are dead, whatever they are for.
+        self._all: set[ProcessRunner] = set()
+
+    def open(self, owner: RunnerOwner) -> None:
+        self._owner = owner
+        self._shared = self._spawn(shared=True)
+        if self._warm_blocking:
+            self._blocking.append(self._spawn(shared=False))
+
+    def place(self, kind: Kind, job: wire.ClaimedJob) -> ProcessRunner:
+        if not is_blocking(kind, job):
+            if self._shared is None or self._shared.doomed or self._shared.ended is not None:
+                self._shared = self._spawn(shared=True)
+            return self._shared
+        for runner in self._blocking:
+            if not (runner.busy or runner.doomed or runner.ended):
+                return runner
+        runner = self._spawn(shared=False)
+        self._blocking.append(runner)
+        return runner
+
+    def tend(self) -> None:
+        self._all = {runner for runner in self._all if not runner.dead}
+        self._blocking = [runner for runner in self._blocking if not runner.doomed]
+        idle = [runner for runner in self._blocking if not runner.busy]
+        for runner in idle[1:]:
+            if time.monotonic() - runner.idle_since > IDLE_SECONDS:
+                runner.leave()
+
+    def kill_all(self) -> None:
+        for runner in self._all:
+            runner.kill()
+
+    async def close(self) -> None:
+        living = [runner for runner in self._all if not runner.dead]
+        for runner in living:
+            runner.leave()
+        await asyncio.gather(*(runner.ended for runner in living if runner.ended is not None))
+
+    def _spawn(self, *, shared: bool) -> ProcessRunner:
+        runner = ProcessRunner(self._owner, self._options, shared=shared)
+        self._all.add(runner)
+        log.debug("runner_started", pid=runner.pid, shared=shared)
+        return runner
