@@ -1,0 +1,248 @@
+"""What a person sees at a glance: counts, a job's timeline, workers, kinds. Cheap at any number of jobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from paddock.db.pool import Database, statements
+from paddock.jobs.model import TERMINAL, Job, SessionId
+
+SQL = statements("paddock.jobs.sql", "overviews.sql")
+COUNTED = timedelta(days=1)
+MOST_ENTRIES = 500
+MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
+MOST_WORKERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Live jobs as last sampled; ended ones of the time since `ended_since`. Not `complete`: there are more."""
+
+    by_kind: Mapping[str, Mapping[str, int]]
+    ended_since: datetime
+    sampled_at: datetime | None
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a timeline. `count` > 1: so many turns that ended with *again* between `at` and `until`."""
+
+    at: datetime
+    event: str
+    from_status: str | None = None
+    to_status: str | None = None
+    attempt_id: UUID | None = None
+    worker: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    claimed_at: datetime | None = None
+    error: Mapping[str, Any] | None = None
+    count: int = 1
+    until: datetime | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "at": self.at,
+            "event": self.event,
+            "from": self.from_status,
+            "to": self.to_status,
+            "attempt_id": self.attempt_id,
+            "worker": self.worker,
+            "actor": self.actor,
+            "reason": self.reason,
+            "claimed_at": self.claimed_at,
+            "error": self.error,
+            "count": self.count,
+            "until": self.until,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSeen:
+    session: SessionId
+    worker_id: str
+    version: str
+    kinds: Sequence[str]
+    slots: int
+    running: int
+    live: bool
+    quiet: bool
+    dying: bool
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KindSeen:
+    """`offered`: a live worker runs it. The counts are those of the newest sample."""
+
+    name: str
+    submit: Sequence[str] | None
+    internal: bool
+    housekeeping: bool
+    serial: bool
+    may_repeat: bool
+    has_cleanup: bool
+    backoff_first: timedelta
+    backoff_cap: timedelta
+    failure_limit: int
+    cluster_limit: int
+    loss_limit: int
+    turn_timeout: timedelta | None
+    total_timeout: timedelta | None
+    stall_timeout: timedelta | None
+    patience: timedelta
+    paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    offered: bool
+    pending: int = 0
+    claimed: int = 0
+    submitted: int = 0
+    oldest_due: timedelta = timedelta(0)
+
+
+async def counts(db: Database, owner: str | None = None) -> Counts:
+    now = await db.fetchval(SQL["clock"])
+    found: dict[str, dict[str, int]] = {}
+    if owner is not None:
+        rows = await db.fetch(SQL["owner_counts"], owner, COUNTED, MOST_OWN_ENDED, MOST_LIVE)
+        for row in rows:
+            found.setdefault(row["kind"], {})[row["status"]] = row["n"]
+        return Counts(found, now - COUNTED, now, all(row["complete"] for row in rows))
+    sample = await db.fetch(SQL["newest_sample"])
+    for row in sample:
+        live = {status: row[status] for status in ("pending", "claimed", "submitted") if row[status]}
+        if live:
+            found[row["kind"]] = live
+    for row in await db.fetch(SQL["ended_counts"], COUNTED):
+        found.setdefault(row["kind"], {})[row["status"]] = row["n"]
+    return Counts(found, now - COUNTED, sample[0]["bucket"] if sample else None)
+
+
+async def timeline_of(db: Database, job: Job) -> list[Entry]:
+    """Oldest first: what the job's own columns tell, and the rows written for what they cannot."""
+    rows = [_entry(row) for row in await db.fetch(SQL["timeline_rows"], job.id, MOST_ENTRIES)]
+    told = [*_from_columns(job, rows), *rows]
+    # A stable sort: at one and the same time a claim comes before what happened to it.
+    return sorted(told, key=lambda entry: entry.at)[-MOST_ENTRIES:]
+
+
+async def workers(db: Database) -> list[WorkerSeen]:
+    return [
+        WorkerSeen(
+            session=SessionId(row["id"]),
+            worker_id=row["worker_id"],
+            version=row["version"],
+            kinds=row["kinds"],
+            slots=row["slots"],
+            running=row["running"],
+            live=row["live"],
+            quiet=row["quiet"],
+            dying=row["dying"],
+            started_at=row["started_at"],
+            beat_at=row["beat_at"],
+            expires_at=row["expires_at"],
+        )
+        for row in await db.fetch(SQL["sessions_seen"], MOST_WORKERS)
+    ]
+
+
+async def kinds(db: Database) -> list[KindSeen]:
+    sample = {row["kind"]: row for row in await db.fetch(SQL["newest_sample"])}
+    return [_kind(row, sample.get(row["name"])) for row in await db.fetch(SQL["kinds_seen"])]
+
+
+def _from_columns(job: Job, rows: Sequence[Entry]) -> list[Entry]:
+    told = [Entry(job.created_at, "enqueued", None, "pending", actor=job.owner)]
+    if job.started_at is not None:
+        told.append(Entry(job.started_at, "claimed", "pending", "claimed"))
+    yields = _yields(job, rows)
+    if yields and job.started_at is not None:
+        told.append(Entry(job.started_at, "yielded", "claimed", "pending", count=yields, until=job.claimed_at))
+    if job.claimed_at is not None and job.claimed_at != job.started_at:
+        told.append(Entry(job.claimed_at, "claimed", "pending", "claimed", job.attempt_id, job.claimed_by))
+    elif job.turn_count == 1 and len(told) > 1:
+        told[1] = replace(told[1], attempt_id=job.attempt_id or job.ended_by, worker=job.claimed_by)
+    if job.completed_at is not None and not any(entry.to_status in TERMINAL for entry in rows):
+        error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
+        told.append(
+            Entry(
+                job.completed_at,
+                job.status,
+                "claimed",
+                job.status,
+                job.ended_by,
+                job.claimed_by,
+                claimed_at=job.claimed_at,
+                error=error,
+            )
+        )
+    return told
+
+
+def _yields(job: Job, rows: Sequence[Entry]) -> int:
+    """Turns leave no row when they end with *again*: what is left of the count once the others are subtracted."""
+    known = sum(entry.from_status == "claimed" for entry in rows)
+    ended_its_own = job.ended_by is not None and not any(entry.to_status in TERMINAL for entry in rows)
+    if job.attempt_id is not None or (job.ended and ended_its_own):
+        known += 1
+    return max(0, job.turn_count - known)
+
+
+def _entry(row: asyncpg.Record) -> Entry:
+    return Entry(
+        at=row["at"],
+        event=row["event"],
+        from_status=row["from_status"],
+        to_status=row["to_status"],
+        attempt_id=row["attempt_id"],
+        worker=row["worker"],
+        actor=row["actor"],
+        reason=row["reason"],
+        claimed_at=row["claimed_at"],
+        error=None if row["error"] is None else orjson.loads(row["error"]),
+    )
+
+
+def _kind(row: asyncpg.Record, sample: asyncpg.Record | None) -> KindSeen:
+    seen = KindSeen(
+        name=row["name"],
+        submit=row["submit"],
+        internal=row["internal"],
+        housekeeping=row["housekeeping"],
+        serial=row["serial"],
+        may_repeat=row["may_repeat"],
+        has_cleanup=row["has_cleanup"],
+        backoff_first=row["backoff_first"],
+        backoff_cap=row["backoff_cap"],
+        failure_limit=row["failure_limit"],
+        cluster_limit=row["cluster_limit"],
+        loss_limit=row["loss_limit"],
+        turn_timeout=row["turn_timeout"],
+        total_timeout=row["total_timeout"],
+        stall_timeout=row["stall_timeout"],
+        patience=row["patience"],
+        paused=row["paused"],
+        paused_at=row["paused_at"],
+        paused_by=row["paused_by"],
+        pause_reason=row["pause_reason"],
+        offered=row["offered"],
+    )
+    if sample is None:
+        return seen
+    return replace(
+        seen,
+        pending=sample["pending"],
+        claimed=sample["claimed"],
+        submitted=sample["submitted"],
+        oldest_due=timedelta(seconds=sample["oldest_due_seconds"]),
+    )

@@ -1,0 +1,179 @@
+"""The walk below every list of jobs: in id order, along the best index, in steps of bounded cost.
+
+Each step is one statement over live and ended jobs, hence one snapshot. It reads a fixed number of rows in id order
+and applies the filter to those: what a step costs depends on its size and never on how rare a match is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+from uuid import UUID
+
+import asyncpg
+
+from paddock.db.pool import Database, Statement, statements
+from paddock.jobs.filtering import GREATEST_ID, LEAST_ID, SEARCHED_DAYS, Filter, id_range, least_id
+
+SQL = statements("paddock.jobs.sql", "reading.sql")
+# So many pending jobs of one kind are read whole and sorted: far cheaper than looking for them among all others.
+FEW = 5_000
+
+Order = Literal["ASC", "DESC"]
+Output = Literal["whole_rows", "only_ids", "only_count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step found; `edge` is the last id it looked at, `ended` says that nothing is left."""
+
+    rows: Sequence[asyncpg.Record]
+    edge: UUID | None
+    ended: bool
+
+
+class Scan:
+    """A walk in id order between two ids, which moves on with each step."""
+
+    def __init__(self, db: Database, asked: Filter, sources: tuple[str, ...], low: UUID, high: UUID) -> None:
+        self._db = db
+        self._asked = asked
+        self._sources = sources
+        self._low = low
+        self._high = high
+
+    @classmethod
+    async def start(
+        cls, db: Database, asked: Filter, *, after: UUID | None = None, before: UUID | None = None
+    ) -> "Scan":
+        low, high = after or LEAST_ID, before or GREATEST_ID
+        if asked.id_prefix is not None:
+            least, greatest = id_range(asked.id_prefix)
+            # Both ends of a walk are excluded, those of a prefix are not.
+            low, high = max(low, UUID(int=max(0, least.int - 1))), min(high, _next(greatest))
+        since = asked.since
+        if since is None and asked.text is not None:
+            since = await db.fetchval(SQL["clock"]) - SEARCHED_DAYS
+        if since is not None:
+            low = max(low, least_id(since))
+        if asked.until is not None:
+            high = min(high, least_id(asked.until))
+        few = False
+        if asked.kind is not None and asked.live:
+            few = await db.fetchval(SQL["pending_of_kind"], asked.kind, FEW + 1) <= FEW
+        return cls(db, asked, _live_sources(asked, few) + _ended_sources(asked), low, high)
+
+    async def step(self, order: Order, size: int, output: Output, want: int) -> Step:
+        if not self._sources or self._low >= self._high:
+            return Step([], None, True)
+        rows = await self._db.fetch(scan_statement(self._sources, order, size, output), *self._arguments(want))
+        looked, edge = rows[0]["looked"], rows[0]["edge"]
+        matches = rows if output == "only_count" else [row for row in rows if row["id"] is not None]
+        full = output != "only_count" and len(matches) == want
+        if full:
+            edge = matches[-1]["id"]
+        if order == "DESC":
+            self._high = edge or self._high
+        else:
+            self._low = edge or self._low
+        return Step(matches, edge, looked < size and not full)
+
+    def _arguments(self, want: int) -> list[object]:
+        asked = self._asked
+        return [
+            self._low,
+            self._high,
+            asked.kind,
+            list(asked.statuses),
+            asked.owner,
+            asked.group,
+            asked.worker,
+            asked.tag,
+            asked.error_code,
+            asked.text,
+            asked.schedule,
+            None if asked.ids is None else list(asked.ids),
+            asked.include_housekeeping
+            or asked.kind is not None
+            or asked.ids is not None
+            or asked.id_prefix is not None,
+            want,
+        ]
+
+
+def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
+    """Which rows of `jobs` a step reads. Where no index fits, the walk along the primary key and its budget do."""
+    if not asked.live:
+        return ()
+    if asked.ids is not None:
+        return ("among jobs j.id = ANY ($12)",)
+    if asked.group is not None:
+        return ("among jobs j.group_id = $6",)
+    if asked.schedule is not None:
+        return ("among jobs j.schedule = $11",)
+    if asked.worker is not None:
+        held_by = "j.session_id = ANY (ARRAY(SELECT id FROM sessions WHERE worker_id = $7))"
+        return (f"among jobs j.attempt_id IS NOT NULL AND {held_by}",)
+    if asked.live == ("claimed",):
+        return ("among jobs j.attempt_id IS NOT NULL",)
+    if asked.live == ("submitted",):
+        return ("among jobs j.attempt_id IS NULL AND j.lane = 0 AND j.kind = ANY (ARRAY(SELECT name FROM kinds))",)
+    if few_of_kind:
+        return (
+            "among jobs j.attempt_id IS NULL AND j.kind = $3",
+            "among jobs j.attempt_id IS NOT NULL AND j.kind = $3",
+        )
+    return ("along jobs ",)
+
+
+def _ended_sources(asked: Filter) -> tuple[str, ...]:
+    if not asked.ended:
+        return ()
+    if asked.ids is not None:
+        return ("among job_history j.id = ANY ($12)",)
+    if asked.group is not None:
+        return ("among job_history j.group_id = $6",)
+    if asked.schedule is not None:
+        return ("along job_history j.schedule = $11 AND ",)
+    if "completed" not in asked.ended:
+        return ("along_statuses job_history ",)
+    if asked.owner is not None:
+        return ("along job_history j.owner = $5 AND ",)
+    if asked.kind is not None:
+        return ("along job_history j.kind = $3 AND ",)
+    return ("along job_history ",)
+
+
+@cache
+def scan_statement(sources: tuple[str, ...], order: Order, size: int, output: Output) -> Statement:
+    """One of a few dozen texts: where to look, in which order, how far, and what to answer."""
+    parts = []
+    for source in sources:
+        form, table, guard = source.split(" ", 2)
+        completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
+        columns = f"{SQL['looked_at'].sql}, {completed}"
+        parts.append(_filled(form, columns=columns, table=table, guard=guard))
+    text = _filled(
+        "scan",
+        sources=" UNION ALL ".join(parts),
+        output=_filled(output, live_row=SQL["live_row"].sql, ended_row=SQL["ended_row"].sql),
+    )
+    text = text.replace("{order}", order).replace("{reverse}", "ASC" if order == "DESC" else "DESC")
+    return Statement(f"scan_{output}", text.replace("{step}", str(size)), "relaxed")
+
+
+@cache
+def jobs_by_id() -> Statement:
+    text = _filled("jobs_by_id", live_row=SQL["live_row"].sql, ended_row=SQL["ended_row"].sql)
+    return Statement("jobs_by_id", text, "relaxed")
+
+
+def _filled(name: str, **parts: str) -> str:
+    text = "\n".join(line for line in SQL[name].sql.splitlines() if not line.startswith("--"))
+    for part, content in parts.items():
+        text = text.replace(f"{{{part}}}", content)
+    return text
+
+
+def _next(job_id: UUID) -> UUID:
+    return UUID(int=min(job_id.int + 1, GREATEST_ID.int))

@@ -1,0 +1,48 @@
+-- name: newest_sample (relaxed)
+-- The newest sample of each kind. Older than two minutes is no sample: nobody took one.
+SELECT kind, bucket, pending, claimed, submitted, oldest_due_seconds FROM queue_stats
+WHERE width = 10 AND bucket = (SELECT bucket FROM queue_stats WHERE width = 10 AND bucket > paddock_now() - interval '2 minutes'
+                               ORDER BY bucket DESC LIMIT 1);
+
+-- name: ended_counts (relaxed)
+SELECT kind, status, sum(n)::bigint AS n FROM job_stats
+WHERE width = 600 AND bucket >= date_bin('600 s', paddock_now() - $1::interval, '2000-01-01Z')
+GROUP BY kind, status;
+
+-- name: owner_counts (relaxed)
+-- The newest $3 jobs of each table and not one more: an owner with millions costs no more than one with thousands.
+-- `jobs` has no index by owner: its newest $4 rows are looked at.
+WITH live AS (
+    SELECT owner, kind, status, cleanup_of FROM jobs ORDER BY id DESC LIMIT $4
+), ended AS (
+    SELECT kind, status, cleanup_of FROM job_history
+    WHERE owner = $1 AND id > paddock_least_id(paddock_now() - $2::interval) ORDER BY id DESC LIMIT $3
+), own AS (
+    SELECT kind, status, cleanup_of FROM live WHERE owner = $1
+    UNION ALL
+    SELECT * FROM ended
+)
+SELECT kind, status, count(*) AS n,
+       (SELECT count(*) FROM live) < $4 AND (SELECT count(*) FROM ended) < $3 AS complete
+FROM own
+WHERE cleanup_of IS NULL AND kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))
+GROUP BY kind, status;
+
+-- name: timeline_rows (relaxed)
+SELECT * FROM (SELECT * FROM job_timeline WHERE job_id = $1 ORDER BY id DESC LIMIT $2) newest ORDER BY id;
+
+-- name: sessions_seen (relaxed)
+-- The newest sessions and how much each holds; what runs is far less than what waits.
+WITH held AS MATERIALIZED (
+    SELECT session_id, count(*) AS running FROM jobs WHERE attempt_id IS NOT NULL GROUP BY session_id
+)
+SELECT s.*, s.expires_at > paddock_now() AS live, coalesce(h.running, 0) AS running
+FROM sessions s LEFT JOIN held h ON h.session_id = s.id
+ORDER BY s.expires_at > paddock_now() DESC, s.beat_at DESC LIMIT $1;
+
+-- name: kinds_seen (relaxed)
+SELECT k.*, EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND k.name = ANY (s.kinds)) AS offered
+FROM kinds k ORDER BY k.name;
+
+-- name: clock (relaxed)
+SELECT paddock_now();

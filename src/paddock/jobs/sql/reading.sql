@@ -1,0 +1,89 @@
+-- name: scan (relaxed)
+-- One step along an index, newest or oldest first, over live and ended jobs together. One snapshot: a job that ends
+-- meanwhile is in exactly one of the two tables, so that no page misses or doubles it.
+-- $1 and $2: the ids between which it looks, both excluded. The scan reads at most {step} rows in id order and looks
+-- at the rest of the filter only then: the cost of a step does not depend on how rare a match is.
+-- `edge` is the last id looked at; `looked` < {step} means that nothing is left.
+WITH scanned AS MATERIALIZED (
+    SELECT * FROM ({sources}) source ORDER BY id {order} LIMIT {step}
+), matched AS MATERIALIZED (
+    SELECT id, completed_at FROM scanned s
+    WHERE ($3::text IS NULL OR s.kind = $3)
+      AND ($4::text[] IS NULL OR s.status = ANY ($4))
+      AND ($5::text IS NULL OR s.owner = $5)
+      AND ($6::uuid IS NULL OR s.group_id = $6)
+      AND ($7::text IS NULL OR s.claimed_by = $7)
+      AND ($8::text IS NULL OR $8 = ANY (s.tags))
+      AND ($9::text IS NULL OR s.error_code = $9)
+      AND ($10::text IS NULL OR strpos(lower(s.error_message), lower($10)) > 0 OR strpos(lower(s.error_code), lower($10)) > 0)
+      AND ($11::text IS NULL OR s.schedule = $11)
+      AND ($12::uuid[] IS NULL OR s.id = ANY ($12))
+      AND ($13 OR s.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping)))
+    ORDER BY id {order} LIMIT $14
+), edge AS (
+    SELECT (SELECT count(*) FROM scanned) AS looked,
+           (SELECT id FROM scanned ORDER BY id {reverse} LIMIT 1) AS edge
+)
+{output}
+
+-- name: whole_rows (relaxed)
+-- The ids come as an array: a join to `matched` may be planned as a hash over the whole table.
+SELECT edge.looked, edge.edge, r.* FROM edge LEFT JOIN (
+    SELECT {live_row} FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM matched WHERE completed_at IS NULL))
+    UNION ALL
+    SELECT {ended_row} FROM job_history j WHERE j.id = ANY (ARRAY(SELECT id FROM matched WHERE completed_at IS NOT NULL))
+) r ON true ORDER BY r.id {order}
+
+-- name: only_ids (relaxed)
+SELECT edge.looked, edge.edge, m.id FROM edge LEFT JOIN matched m ON true ORDER BY m.id {order}
+
+-- name: only_count (relaxed)
+SELECT edge.looked, edge.edge, (SELECT count(*) FROM matched) AS n FROM edge
+
+-- name: jobs_by_id (relaxed)
+SELECT {live_row} FROM jobs j WHERE j.id = ANY ($1::uuid[])
+UNION ALL
+SELECT {ended_row} FROM job_history j WHERE j.id = ANY ($1::uuid[])
+
+-- name: live_row (relaxed)
+j.id, j.kind, j.status, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, NULL::jsonb AS result,
+j.error_code, j.error_message, j.errors, CASE WHEN isfinite(j.due_at) THEN j.due_at END AS due_at,
+CASE WHEN j.attempt_id IS NOT NULL THEN (SELECT s.expires_at FROM sessions s WHERE s.id = j.session_id)
+     WHEN isfinite(j.due_at) THEN j.due_at END AS visible_at,
+j.attempt_id, j.ended_by, j.session_id, j.claimed_by, j.claimed_at, j.turn_count, j.failure_count, j.cluster_count,
+j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of, NULL::uuid AS retried_by, j.cleanup_of, j.schedule,
+j.created_at, j.started_at, j.submitted_at, NULL::timestamptz AS completed_at, j.run_seconds, j.wait_seconds
+
+-- name: ended_row (relaxed)
+j.id, j.kind, j.status, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, j.result,
+j.error_code, j.error_message, j.errors, NULL::timestamptz AS due_at,
+NULL::timestamptz AS visible_at,
+NULL::uuid AS attempt_id, j.ended_by, j.session_id, j.claimed_by, j.claimed_at, j.turn_count, j.failure_count, j.cluster_count,
+j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of,
+(SELECT r.id FROM (SELECT id FROM jobs WHERE retry_of = j.id UNION ALL SELECT id FROM job_history WHERE retry_of = j.id) r
+ ORDER BY r.id LIMIT 1) AS retried_by, j.cleanup_of, j.schedule,
+j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wait_seconds
+
+-- name: looked_at (relaxed)
+j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule
+
+-- name: along (relaxed)
+-- Walks an index that is ordered by id once {guard} fixes what stands before it.
+(SELECT {columns} FROM {table} j WHERE {guard}j.id > $1 AND j.id < $2 ORDER BY j.id {order} LIMIT {step})
+
+-- name: along_statuses (relaxed)
+-- job_history_unhappy is ordered by id within one status: one walk for each.
+(SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
+    SELECT {columns} FROM job_history j
+    WHERE j.status = u.status AND j.status <> 'completed' AND j.id > $1 AND j.id < $2 ORDER BY j.id {order} LIMIT {step}) h)
+
+-- name: among (relaxed)
+-- Reads a small set whole (the jobs of one group, those that run now) and puts it in order.
+(SELECT * FROM (SELECT {columns} FROM {table} j WHERE {guard} OFFSET 0) j WHERE j.id > $1 AND j.id < $2)
+
+-- name: pending_of_kind (relaxed)
+-- Whether the live jobs of a kind are few enough to be read whole. Stops at the first one too many.
+SELECT count(*) FROM (SELECT FROM jobs WHERE kind = $1 AND attempt_id IS NULL LIMIT $2) few
+
+-- name: clock (relaxed)
+SELECT paddock_now()
