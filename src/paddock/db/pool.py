@@ -1,0 +1,146 @@
+"""The two ways to the database.
+
+`durable` commits synchronously, `relaxed` does not: claims and beats may be lost in a crash (the token is null again
+and the orphan's write is refused), nothing else may. Each pool has the setting fixed for its connections' life;
+a session SET would stay behind on a pooled connection, whose reset query is switched off because it costs more than
+half the throughput. Every named statement says which pool it belongs to.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import asyncpg
+
+PoolName = Literal["durable", "relaxed"]
+
+# Every hot statement reaches its rows by an index. Without this a table that was never analysed, or shrank to nothing,
+# is read whole: 97 -> 991 us per job before the first auto-analyse. The plans are the same for all parameters.
+PLANNER = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    name: str
+    sql: str
+    pool: PoolName
+
+
+@cache
+def statements(package: str, filename: str) -> Mapping[str, Statement]:
+    """Reads a file of statements, each opened by `-- name: NAME (durable|relaxed)`."""
+    text = files(package).joinpath(filename).read_text(encoding="utf-8")
+    parts = re.split(r"^-- name: (\w+) \((durable|relaxed)\)\n", text, flags=re.MULTILINE)
+    found: dict[str, Statement] = {}
+    for name, pool, sql in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        found[name] = Statement(name, sql.strip().rstrip(";"), "durable" if pool == "durable" else "relaxed")
+    return found
+
+
+class Transaction:
+    """One durable transaction. Whatever must hold together is written through the same one.
+
+    `after_commit` runs what may only be told once it is true: wake-ups, changes for the streams.
+    """
+
+    def __init__(self, connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
+        self.connection = connection
+        self.after_commit: list[Any] = []
+
+    async def fetch(self, statement: Statement | str, *arguments: object) -> list[asyncpg.Record]:
+        return list(await self.connection.fetch(_sql(statement), *arguments))
+
+    async def fetchrow(self, statement: Statement | str, *arguments: object) -> asyncpg.Record | None:
+        return await self.connection.fetchrow(_sql(statement), *arguments)
+
+    async def fetchval(self, statement: Statement | str, *arguments: object) -> Any:
+        return await self.connection.fetchval(_sql(statement), *arguments)
+
+    async def execute(self, statement: Statement | str, *arguments: object) -> str:
+        return str(await self.connection.execute(_sql(statement), *arguments))
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """What fails inside leaves the transaction as it was, what it wanted to tell included."""
+        told = len(self.after_commit)
+        try:
+            async with self.connection.transaction():
+                yield
+        except BaseException:
+            del self.after_commit[told:]
+            raise
+
+
+class Database:
+    def __init__(self, durable: "asyncpg.Pool[asyncpg.Record]", relaxed: "asyncpg.Pool[asyncpg.Record]") -> None:
+        self._pools: Mapping[PoolName, asyncpg.Pool[asyncpg.Record]] = {"durable": durable, "relaxed": relaxed}
+
+    def pool(self, name: PoolName) -> "asyncpg.Pool[asyncpg.Record]":
+        return self._pools[name]
+
+    async def fetch(self, statement: Statement, *arguments: object) -> Sequence[asyncpg.Record]:
+        return await self._pools[statement.pool].fetch(statement.sql, *arguments)
+
+    async def fetchrow(self, statement: Statement, *arguments: object) -> asyncpg.Record | None:
+        return await self._pools[statement.pool].fetchrow(statement.sql, *arguments)
+
+    async def fetchval(self, statement: Statement, *arguments: object) -> Any:
+        return await self._pools[statement.pool].fetchval(statement.sql, *arguments)
+
+    async def execute(self, statement: Statement, *arguments: object) -> str:
+        return str(await self._pools[statement.pool].execute(statement.sql, *arguments))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with self._pools["durable"].acquire() as connection:
+            tx = Transaction(connection)
+            async with connection.transaction():
+                yield tx
+        for told in tx.after_commit:
+            told()
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+
+
+@asynccontextmanager
+async def open_database(dsn: str, *, durable: int = 10, relaxed: int = 10) -> AsyncIterator[Database]:
+    pools = [
+        await _pool(dsn, "durable", "on", durable),
+        await _pool(dsn, "relaxed", "off", relaxed),
+    ]
+    database = Database(*pools)
+    try:
+        yield database
+    finally:
+        for pool in pools:
+            pool.terminate()
+
+
+async def _pool(dsn: str, name: str, synchronous_commit: str, size: int) -> "asyncpg.Pool[asyncpg.Record]":
+    return await asyncpg.create_pool(
+        dsn,
+        min_size=1,
+        max_size=size,
+        reset=_keep,
+        command_timeout=60,
+        server_settings={
+            "application_name": f"paddock {name}",
+            "synchronous_commit": synchronous_commit,
+            "timezone": "UTC",
+            **PLANNER,
+        },
+    )
+
+
+async def _keep(connection: object) -> None:
+    """In place of the pool's reset: nothing here leaves state on a connection."""
+
+
+def _sql(statement: Statement | str) -> str:
+    return statement if isinstance(statement, str) else statement.sql

@@ -1,0 +1,1 @@
+"""The fenced core: every capability stands on it and it knows none of them."""

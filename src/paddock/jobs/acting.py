@@ -1,0 +1,127 @@
+"""What people do to jobs and kinds: cancel, retry, run now, pause, drain, quiet a worker. All of it is audited."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import orjson
+
+from paddock.db.pool import Transaction, statements
+from paddock.jobs import enqueueing, fencing, grouping, reading
+from paddock.jobs.errors import Refused
+from paddock.jobs.fencing import Ending
+from paddock.jobs.model import Job, JobId, JsonObject, NewJob, SessionId
+from paddock.jobs.values import clean_text
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+SQL = statements("paddock.jobs.sql", "acting.sql")
+SESSIONS = statements("paddock.jobs.sql", "sessions.sql")
+
+
+async def audit(
+    tx: Transaction, actor: str, action: str, subject: str, reason: str | None = None, details: JsonObject | None = None
+) -> None:
+    reason = None if reason is None else clean_text(reason, 1_000)
+    await tx.execute(SQL["audit"], actor, action, subject, reason, orjson.dumps(details or {}).decode())
+
+
+async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str | None) -> Mapping[JobId, str]:
+    """State and token change at once; a cleanup of what was ever claimed becomes due when its attempt has stopped."""
+    message = f"Cancelled by {actor}" + (f": {clean_text(reason, 500)}" if reason else ".")
+    endings = [Ending(id, None, "cancelled", code="cancelled", message=message) for id in dict.fromkeys(ids)]
+
+    async def write(tx: Transaction) -> set[JobId]:
+        rows = await fencing.end(
+            core,
+            tx,
+            endings,
+            anyone=True,
+            still_running=True,
+            event="cancelled",
+            actor=actor,
+            reason=clean_text(reason, 500) if reason else None,
+        )
+        for row in rows:
+            await audit(tx, actor, "cancel", f"job:{row['id']}", reason)
+        return {JobId(row["id"]) for row in rows}
+
+    cancelled = await fencing.repeated(core, write)
+    rest = [id for id in ids if id not in cancelled]
+    known = {job.id for job in await reading.jobs(core.db, rest)} if rest else set()
+    return {id: "cancelled" if id in cancelled else "finished" if id in known else "unknown" for id in ids}
+
+
+async def retry(core: "Core", id: JobId, *, actor: str, reason: str | None, public: bool = True) -> Job:
+    """A new job in the old one's place: history stays as it was."""
+    async with core.db.transaction() as tx:
+        row = await tx.fetchrow(SQL["ended_job"], id)
+        if row is None:
+            if await tx.fetchval(SQL["is_live"], id):
+                raise Refused("not_finished", "The job has not ended yet.", hint="Cancel it first, or wait.")
+            raise Refused("not_found", "There is no such job.", status=404)
+        if row["cleanup_of"] is not None:
+            raise Refused("not_retriable", "A cleanup is retried by its own policy, not by hand.")
+        again = await tx.fetchval(SQL["retried_by"], id)
+        if again is not None:
+            raise Refused("already_retried", f"The job was retried already, as {again}.", details={"retry": str(again)})
+        if row["group_id"] is not None:
+            await grouping.reopen(tx, row["group_id"], row["status"])
+        job = NewJob(
+            row["kind"],
+            orjson.loads(row["payload"]),
+            owner=row["owner"],
+            role=row["role"],
+            priority=row["priority"],
+            tags=row["tags"],
+            group_id=row["group_id"],
+            retry_of=id,
+            traceparent=row["traceparent"],
+        )
+        [new] = await enqueueing.enqueue(core, tx, [job], public=public)
+        await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(new)})
+    found = await reading.job(core.db, new)
+    if found is None:
+        raise RuntimeError(f"Job {new} was just inserted and cannot be read.")
+    return found
+
+
+async def run_now(core: "Core", id: JobId, *, actor: str) -> Job:
+    async with core.db.transaction() as tx:
+        row = await tx.fetchrow(SQL["run_now"], id)
+        if row is not None:
+            core.tell(tx, [row])
+            await tx.execute(SQL["note_timeline"], id, "run_now", None, None, actor, None)
+            await audit(tx, actor, "run_now", f"job:{id}")
+    job = await reading.job(core.db, id)
+    if job is None:
+        raise Refused("not_found", "There is no such job.", status=404)
+    if row is None:
+        raise Refused("not_waiting", f"The job does not wait for its time: it is {job.status}.")
+    return job
+
+
+async def pause(core: "Core", kind: str, paused: bool, *, actor: str, reason: str | None) -> None:
+    async with core.db.transaction() as tx:
+        if await tx.fetchval(SQL["pause_kind"], kind, paused, actor, reason) is None:
+            raise Refused("unknown_kind", f"There is no kind '{kind[:100]}'.", status=404)
+        await audit(tx, actor, "pause" if paused else "resume", f"kind:{kind}", reason)
+        if not paused:
+            tx.after_commit.append(core.look_again)
+
+
+async def drain(core: "Core", enabled: bool, *, actor: str, reason: str | None) -> None:
+    """When this returns no replica takes new work: submissions under way were waited for."""
+    async with core.db.transaction() as tx:
+        await tx.execute(SQL["lock_submissions"])
+        await tx.execute(SQL["set_drain"], enabled, None if reason is None else clean_text(reason, 500))
+        await audit(tx, actor, "drain_on" if enabled else "drain_off", "service", reason)
+
+
+async def quiet(core: "Core", session: SessionId, *, actor: str, quiet: bool) -> bool:
+    async with core.db.transaction() as tx:
+        worker = await tx.fetchval(SESSIONS["quiet_session"], session, quiet)
+        if worker is None:
+            return False
+        await audit(tx, actor, "quiet" if quiet else "unquiet", f"worker:{worker}")
+        return True

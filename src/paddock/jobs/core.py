@@ -1,0 +1,297 @@
+"""The core, assembled: what the API, the background passes and the worker inside `serve` call."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import asyncpg
+
+from paddock import metrics as metrics_module
+from paddock.db.pool import Database, Transaction, open_database, statements
+from paddock.jobs import acting, enqueueing, fencing, grouping, reading, rescuing, sessions, wire
+from paddock.jobs.changes import Changes
+from paddock.jobs.claiming import Claims
+from paddock.jobs.enqueueing import IdempotencyKey, Submitted
+from paddock.jobs.kinds import Kind, Kinds
+from paddock.jobs.link import Link
+from paddock.jobs.model import Job, JobId, NewJob, SessionId, Verdict
+from paddock.jobs.wakeups import Listener, Message, Notifier, Wake
+
+ACTING = statements("paddock.jobs.sql", "acting.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    beat: timedelta = timedelta(seconds=10)
+    lease: timedelta = timedelta(seconds=60)
+    # A claim older than this that beats do not list is given back.
+    claim_grace: timedelta = timedelta(seconds=30)
+    timeouts_every: timedelta = timedelta(seconds=10)
+    history_kept: timedelta = timedelta(days=30)
+    logs_kept: timedelta = timedelta(days=7)
+    webhook_allow_private: bool = False
+
+
+class Core:
+    def __init__(
+        self,
+        db: Database,
+        kinds: Kinds,
+        settings: CoreSettings | None = None,
+        metrics: metrics_module.Metrics | None = None,
+    ) -> None:
+        self.db = db
+        self.kinds = kinds
+        self.settings = settings or CoreSettings()
+        self.metrics = metrics or metrics_module.default()
+        self.changes = Changes()
+        self.claims = Claims(self)
+        self.notifier = Notifier(db)
+
+    # What people and programs ask for.
+
+    async def submit(
+        self, jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
+    ) -> Submitted:
+        return await enqueueing.submit(self, jobs, public=public, idempotency=idempotency)
+
+    async def enqueue(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[JobId]:
+        return await enqueueing.enqueue(self, tx, jobs)
+
+    async def job(self, id: JobId) -> Job | None:
+        return await reading.job(self.db, id)
+
+    async def cancel(self, ids: Sequence[JobId], *, actor: str, reason: str | None = None) -> Mapping[JobId, str]:
+        return await acting.cancel(self, ids, actor=actor, reason=reason)
+
+    async def retry(self, id: JobId, *, actor: str, reason: str | None = None, public: bool = True) -> Job:
+        return await acting.retry(self, id, actor=actor, reason=reason, public=public)
+
+    async def run_now(self, id: JobId, *, actor: str) -> Job:
+        return await acting.run_now(self, id, actor=actor)
+
+    async def pause(self, kind: str, *, actor: str, reason: str | None = None) -> None:
+        await acting.pause(self, kind, True, actor=actor, reason=reason)
+
+    async def resume(self, kind: str, *, actor: str, reason: str | None = None) -> None:
+        await acting.pause(self, kind, False, actor=actor, reason=reason)
+
+    async def drain(self, enabled: bool, *, actor: str, reason: str | None = None) -> None:
+        await acting.drain(self, enabled, actor=actor, reason=reason)
+
+    async def quiet(self, session: SessionId, *, actor: str, quiet: bool = True) -> bool:
+        return await acting.quiet(self, session, actor=actor, quiet=quiet)
+
+    async def finish_group_hooks(self) -> int:
+        return await grouping.repeat_hooks(self)
+
+    # The passes every replica makes, each a function of one tick.
+
+    async def tick(self) -> int:
+        """The rescuer, due schedules and the sweep; once a second."""
+        from paddock.jobs import schedules
+
+        rescued = await rescuing.rescue(self)
+        started = await schedules.run_due(self)
+        await self.claims.sweep()
+        return rescued.given_back + rescued.failed + started
+
+    async def keep_timeouts(self) -> int:
+        return await rescuing.keep_timeouts(self)
+
+    # Workers.
+
+    def link(self, *, kinds: Collection[str] | None = None, internal: bool = False) -> "DirectLink":
+        """The direct line. `kinds` are what the caller's token may claim; internal kinds only for the worker inside."""
+        allowed = {kind.name for kind in self.kinds if kind.internal == internal}
+        return DirectLink(self, allowed if kinds is None else allowed & set(kinds))
+
+    # Telling what became true.
+
+    def tell(self, tx: Transaction, rows: Sequence[asyncpg.Record]) -> None:
+        """After the commit: wakes workers for rows that carry (id, kind, lane, due_at, due_in), here and elsewhere."""
+        if not rows:
+            return
+        counts: dict[tuple[str, int], Wake] = {}
+        for row in rows:
+            key = (row["kind"], row["lane"])
+            known = counts.get(key)
+            n = 1 if known is None else known.n + 1
+            first = row if known is None or row["due_at"] < known.due_at else None
+            due_at, due_in = (first["due_at"], first["due_in"]) if first is not None else (known.due_at, known.due_in)  # type: ignore[union-attr]
+            counts[key] = Wake(row["kind"], row["lane"], due_at, due_in, n)
+        ids = [JobId(row["id"]) for row in rows]
+
+        def told() -> None:
+            self.claims.wake(counts.values())
+            self.notifier.wake(counts.values())
+            self.changed(ids)
+
+        tx.after_commit.append(told)
+
+    def tell_ends(self, tx: Transaction, rows: Sequence[asyncpg.Record]) -> None:
+        """After the commit: wakes workers for cleanups, tells holders that their attempt is over, and watchers."""
+        if not rows:
+            return
+        cleanups = [
+            Wake(row["kind"], row["cleanup_lane"], row["cleanup_due_at"], 0.0)
+            for row in rows
+            if row["cleanup_id"] is not None and row["cleanup_due_at"].year < 9999
+        ]
+        lost: dict[UUID, list[UUID]] = defaultdict(list)
+        for row in rows:
+            if row["attempt_id"] is not None and row["end_status"] == "cancelled":
+                lost[row["session_id"]].append(row["attempt_id"])
+        ids = [JobId(row["id"]) for row in rows]
+
+        def told() -> None:
+            if cleanups:
+                self.claims.wake(cleanups)
+                self.notifier.wake(cleanups)
+            if lost:
+                self.claims.cancelled(lost)
+                self.notifier.cancelled(SessionId(session) for session in lost)
+            self.changed(ids)
+
+        tx.after_commit.append(told)
+
+    def changed(self, ids: Iterable[JobId] | Iterable[UUID]) -> None:
+        known = [JobId(id) for id in ids]
+        self.changes.record(known)
+        self.notifier.changed(known)
+
+    def look_again(self) -> None:
+        self.claims.forget_cursors()
+
+    def heard(self, message: Message) -> None:
+        """From another replica."""
+        self.claims.wake(message.wakes)
+        for session in message.sessions:
+            self.claims.cancelled({UUID(session): []})
+        if message.overflow:
+            self.changes.forget()
+        elif message.changed:
+            self.changes.record(JobId(UUID(id)) for id in message.changed)
+
+    # Counting.
+
+    def count_enqueued(self, kinds: Iterable[str]) -> None:
+        metrics_module.count_all(self.metrics.jobs_enqueued, ((kind,) for kind in kinds))
+
+    def count_claimed(self, rows: Sequence[asyncpg.Record]) -> None:
+        metrics_module.count_all(self.metrics.claims, ((row["kind"],) for row in rows))
+        self.metrics.claim_batch_size.observe(len(rows))
+        self.changed(row["id"] for row in rows)
+
+    def count_finished(self, ended: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]) -> None:
+        kinds = {row["id"]: row["kind"] for row in ended}
+        metrics_module.count_all(
+            self.metrics.finishes, ((kinds.get(item.id, "waiting"), item.outcome) for item in accepted)
+        )
+
+    def count_rescued(self, reason: str, n: int) -> None:
+        if n:
+            self.metrics.rescued(reason).inc(n)
+
+    def judged(self, operation: str, verdicts: list[wire.Verdict]) -> list[wire.Verdict]:
+        metrics_module.count_all(self.metrics.verdicts, ((operation, verdict.verdict) for verdict in verdicts))
+        return verdicts
+
+
+class DirectLink(Link):
+    """The same line as over HTTP, without it: for the worker inside `serve`, and behind the internal routes."""
+
+    def __init__(self, core: Core, allowed: Collection[str]) -> None:
+        self._core = core
+        self._allowed = allowed
+
+    async def register(self, message: wire.Register) -> wire.Registered:
+        return await sessions.register(self._core, message, self._allowed)
+
+    async def claim(self, message: wire.Claim) -> wire.Claimed:
+        return await self._core.claims.claim(message, self._allowed)
+
+    async def beat(self, session: UUID, message: wire.Beat) -> wire.Verdicts:
+        return await sessions.beat(self._core, session, message)
+
+    async def save(self, message: wire.Save) -> wire.Verdicts:
+        return wire.Verdicts(verdicts=await fencing.save(self._core, message.items))
+
+    async def finish(self, message: wire.Finish) -> wire.Verdicts:
+        return wire.Verdicts(verdicts=await fencing.finish(self._core, message.items))
+
+    async def release(self, message: wire.Release) -> wire.Verdicts:
+        return wire.Verdicts(verdicts=await fencing.release(self._core, message.items))
+
+    async def logs(self, message: wire.Logs) -> None:
+        from paddock.jobs import logs
+
+        await logs.append(self._core.db, message.items)
+
+    async def close(self) -> None:
+        """Nothing of its own to close."""
+
+
+async def declare_kinds(db: Database, kinds: Iterable[Kind]) -> None:
+    """Writes what the code says about each kind where the statements need it. The last to start wins."""
+    known = sorted(kinds, key=lambda kind: kind.name)
+    columns: list[list[object]] = [
+        [kind.name for kind in known],
+        [kind.retry.first for kind in known],
+        [kind.retry.cap for kind in known],
+        [kind.retry.limit for kind in known],
+        [kind.retry.cluster_limit for kind in known],
+        [kind.retry.loss_limit for kind in known],
+        [kind.turn_timeout for kind in known],
+        [kind.total_timeout for kind in known],
+        [kind.stall_timeout for kind in known],
+        [kind.patience for kind in known],
+        [kind.may_repeat for kind in known],
+        [kind.serial for kind in known],
+        [kind.internal for kind in known],
+        [kind.housekeeping for kind in known],
+        [kind.cleanup is not None for kind in known],
+        [kind.on_end is not None for kind in known],
+        [None if kind.submit is None else ",".join(sorted(kind.submit)) for kind in known],
+    ]
+    await db.execute(ACTING["declare_kinds"], *columns)
+
+
+@asynccontextmanager
+async def open_core(
+    dsn: str,
+    kinds: Kinds,
+    settings: CoreSettings | None = None,
+    *,
+    metrics: metrics_module.Metrics | None = None,
+    durable: int = 10,
+    relaxed: int = 10,
+) -> AsyncIterator[Core]:
+    """A core on a migrated database, with its notifier and listener running."""
+    async with open_database(dsn, durable=durable, relaxed=relaxed) as db:
+        core = Core(db, kinds, settings, metrics)
+        await declare_kinds(db, kinds)
+
+        def missed() -> None:
+            core.changes.forget()
+            core.claims.forget_cursors()
+
+        listener = Listener(dsn, core.notifier.replica, core.heard, missed)
+        tasks = [asyncio.create_task(core.notifier.run()), asyncio.create_task(listener.run())]
+        try:
+            yield core
+        finally:
+            core.claims.close()
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+__all__ = ["Core", "CoreSettings", "DirectLink", "IdempotencyKey", "Submitted", "Verdict", "open_core"]

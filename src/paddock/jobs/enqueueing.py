@@ -1,0 +1,189 @@
+"""How work comes in: validated by its kind, inserted with its lock and its place in a group in one transaction."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import asyncpg
+from pydantic import BaseModel, ValidationError
+
+from paddock.db.pool import Transaction, statements
+from paddock.jobs import grouping, reading
+from paddock.jobs.errors import Draining, LockHeld, Refused
+from paddock.jobs.kinds import Kind
+from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, Job, JobId, NewJob
+from paddock.jobs.values import InvalidValue, checked_json
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+SQL = statements("paddock.jobs.sql", "enqueueing.sql")
+MAX_BATCH = 1_000
+
+
+class InvalidPayload(Refused):
+    status = 422
+
+    def __init__(self, kind: str, fields: Sequence[dict[str, str]], index: int) -> None:
+        listed = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:5])
+        super().__init__(
+            "invalid_payload",
+            f"The payload does not fit kind '{kind}': {listed}",
+            details={"fields": list(fields), "index": index},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """Scoped to who asks and where, so that nobody can learn of another's work by guessing keys."""
+
+    owner: str
+    route: str
+    key: str
+    body_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    jobs: Sequence[Job]
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    job: NewJob
+    kind: Kind
+    payload: str
+    tags: str | None
+    lock_key: str | None
+
+
+async def submit(
+    core: "Core", jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
+) -> Submitted:
+    async with core.db.transaction() as tx:
+        if idempotency is not None:
+            earlier = await _earlier(tx, idempotency)
+            if earlier is not None:
+                return Submitted(await reading.jobs(core.db, earlier), repeated=True)
+        ids = await enqueue(core, tx, jobs, public=public)
+        if idempotency is not None:
+            key = idempotency
+            await tx.execute(SQL["fill_idempotency_key"], key.owner, key.route, key.key, ids)
+    return Submitted(await reading.jobs(core.db, ids))
+
+
+async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, public: bool = False) -> list[JobId]:
+    """Inserts `jobs` in the caller's transaction, in their order. All of them or, by an exception, none."""
+    if not jobs:
+        return []
+    if len(jobs) > MAX_BATCH:
+        raise Refused("too_many_jobs", f"At most {MAX_BATCH:,} jobs go into one submission.", status=422)
+    ready = [_checked(core, job, index) for index, job in enumerate(jobs)]
+    await _grow_groups(tx, jobs)
+    try:
+        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public)
+    except asyncpg.CharacterNotInRepertoireError:
+        raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
+    if len(rows) < len(ready):
+        await _refuse(tx, ready, public)
+    # Ids made by one statement ascend in the order of its items.
+    rows.sort(key=lambda row: row["id"])
+    core.tell(tx, rows)
+    core.count_enqueued(job.kind for job in jobs)
+    return [JobId(row["id"]) for row in rows]
+
+
+def _checked(core: "Core", job: NewJob, index: int) -> _Ready:
+    kind = core.kinds.get(job.kind)
+    if kind is None:
+        raise Refused(
+            "unknown_kind",
+            f"There is no kind '{job.kind[:100]}'.",
+            hint="GET /api/kinds lists them; a package adds kinds through the entry-point group paddock.kinds.",
+            status=422,
+            details={"index": index},
+        )
+    model = _validated(kind, job, index)
+    if len(job.tags) > MAX_TAGS or any(not tag or len(tag) > MAX_TAG_LENGTH or "\0" in tag for tag in job.tags):
+        raise Refused("invalid_tags", f"At most {MAX_TAGS} tags of 1 to {MAX_TAG_LENGTH} characters each.", status=422)
+    try:
+        payload = checked_json(job.payload, limit=MAX_PAYLOAD_BYTES, what="payload")
+        tags = checked_json(list(job.tags), limit=MAX_PAYLOAD_BYTES, what="tags") if job.tags else None
+    except InvalidValue as problem:
+        raise InvalidPayload(kind.name, [{"field": "payload", "message": str(problem)}], index) from None
+    lock_key = kind.lock_key(model) if kind.lock_key is not None else None
+    return _Ready(job, kind, payload or "{}", tags, lock_key)
+
+
+def _validated(kind: Kind, job: NewJob, index: int) -> BaseModel:
+    try:
+        return kind.payload.model_validate(job.payload)
+    except ValidationError as problem:
+        fields = [
+            {"field": ".".join(["payload", *map(str, error["loc"])]), "message": error["msg"]}
+            for error in problem.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise InvalidPayload(kind.name, fields, index) from None
+
+
+def _columns(ready: Sequence[_Ready]) -> list[list[object]]:
+    return [
+        [item.job.kind for item in ready],
+        [item.payload for item in ready],
+        [item.job.owner for item in ready],
+        [item.job.role for item in ready],
+        [item.job.priority for item in ready],
+        [item.job.run_at for item in ready],
+        [item.job.delay for item in ready],
+        [item.tags for item in ready],
+        [item.lock_key for item in ready],
+        [item.job.group_id for item in ready],
+        [item.job.retry_of for item in ready],
+        [item.job.parent_id for item in ready],
+        [item.job.schedule for item in ready],
+        [item.kind.serial for item in ready],
+        [item.job.traceparent for item in ready],
+    ]
+
+
+async def _grow_groups(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    sizes = Counter(job.group_id for job in jobs if job.group_id is not None and job.retry_of is None)
+    for group_id in sorted(sizes):
+        await grouping.grow(tx, group_id, sizes[group_id])
+
+
+async def _refuse(tx: Transaction, ready: Sequence[_Ready], public: bool) -> None:
+    state = await tx.fetchrow(SQL["drain_state"])
+    if public and state is not None and state["drained"]:
+        raise Draining(state["drain_reason"])
+    for lock_key in (item.lock_key for item in ready if item.lock_key is not None):
+        holder = await tx.fetchrow(SQL["lock_holder"], lock_key)
+        if holder is not None:
+            raise LockHeld(lock_key, holder["id"], holder["owner"])
+    raise LockHeld(next(item.lock_key for item in ready if item.lock_key is not None), None, None)
+
+
+async def _earlier(tx: Transaction, key: IdempotencyKey) -> list[JobId] | None:
+    if await tx.fetchval(SQL["keep_idempotency_key"], key.owner, key.route, key.key, key.body_hash):
+        return None
+    row = await tx.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key)
+    if row is None:
+        # Its owner expired it between the two statements: nothing is lost by asking again.
+        raise Refused("idempotency_key_expired", "The idempotency key just expired.", hint="Send it again.")
+    if row["body_hash"] != key.body_hash:
+        raise Refused(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used with another body.",
+            hint="Use a fresh key for each new request.",
+            status=422,
+        )
+    return [JobId(id) for id in row["job_ids"]]
+
+
+def follow_up(parent: JobId, owner: str, traceparent: str | None, job: NewJob) -> NewJob:
+    return replace(job, owner=owner, parent_id=parent, traceparent=job.traceparent or traceparent)
+
+
+__all__ = ["MAX_BATCH", "IdempotencyKey", "InvalidPayload", "Submitted", "enqueue", "follow_up", "submit"]

@@ -1,0 +1,98 @@
+"""Groups: a counter row for jobs that belong together.
+
+Each end subtracts in its own transaction, groups in id order; whoever brings a sealed group to 0 runs the hook of
+its kind under a savepoint. If the hook raises, the end stands, `hook_due` stays set and upkeep repeats it.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import asyncpg
+import orjson
+import structlog
+
+from paddock.db.pool import Transaction, statements
+from paddock.jobs.errors import Refused
+from paddock.jobs.model import Group, GroupId, JsonObject
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+SQL = statements("paddock.jobs.sql", "groups.sql")
+log = structlog.get_logger()
+
+
+async def create(tx: Transaction, kind: str, owner: str, data: JsonObject | None = None) -> GroupId:
+    """A group is open for more jobs until it is sealed, and cannot end before."""
+    return GroupId(await tx.fetchval(SQL["insert_group"], kind, owner, orjson.dumps(data or {}).decode()))
+
+
+async def grow(tx: Transaction, id: GroupId, jobs: int) -> None:
+    if await tx.fetchval(SQL["grow_group"], id, jobs) is None:
+        raise Refused("group_finished", "The group has ended and takes no more jobs.")
+
+
+async def seal(core: "Core", tx: Transaction, id: GroupId) -> None:
+    row = await tx.fetchrow(SQL["seal_group"], id)
+    if row is not None and row["hook_due"]:
+        await _run_hook(core, tx, row)
+
+
+async def subtract(core: "Core", tx: Transaction, ended: Iterable[asyncpg.Record]) -> None:
+    """`ended` are rows of end_jobs. Cleanups count in no group."""
+    counts: dict[GroupId, list[int]] = {}
+    for row in ended:
+        if row["group_id"] is None or row["cleanup_of"] is not None:
+            continue
+        count = counts.setdefault(row["group_id"], [0, 0, 0])
+        count[0] += 1
+        count[1] += row["end_status"] == "failed"
+        count[2] += row["end_status"] == "cancelled"
+    for id in sorted(counts):
+        group = await tx.fetchrow(SQL["shrink_group"], id, *counts[id])
+        if group is not None and group["hook_due"]:
+            await _run_hook(core, tx, group)
+
+
+async def reopen(tx: Transaction, id: GroupId, retried_status: str) -> None:
+    """The retried job's outcome no longer counts; the new job is open in its place."""
+    failed, cancelled = int(retried_status == "failed"), int(retried_status == "cancelled")
+    if await tx.fetchval(SQL["reopen_group"], id, failed, cancelled) is None:
+        raise Refused("group_finished", "The job's group is finished for good; start the whole thing anew.")
+
+
+async def repeat_hooks(core: "Core") -> int:
+    """Runs the hooks that failed when their group ended. Returns how many succeeded now."""
+    succeeded = 0
+    async with core.db.transaction() as tx:
+        for row in await tx.fetch(SQL["groups_with_hook_due"]):
+            succeeded += await _run_hook(core, tx, row)
+    return succeeded
+
+
+async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
+    kind = core.kinds.get(row["kind"])
+    try:
+        async with tx.savepoint():
+            if kind is not None and kind.on_group_end is not None:
+                await kind.on_group_end(tx, group_of(row))
+            await tx.execute(SQL["group_hook_done"], row["id"])
+    except Exception:
+        log.exception("group_hook_failed", group=str(row["id"]), kind=row["kind"])
+        return False
+    return True
+
+
+def group_of(row: asyncpg.Record) -> Group:
+    return Group(
+        id=row["id"],
+        kind=row["kind"],
+        owner=row["owner"],
+        open=row["open"],
+        failed=row["failed"],
+        cancelled=row["cancelled"],
+        total=row["total"],
+        sealed=row["sealed"],
+        data=orjson.loads(row["data"]),
+        ended_at=row["ended_at"],
+    )

@@ -1,0 +1,122 @@
+"""The rescuer: gives back what dead sessions hold and keeps time-outs that a worker cannot keep.
+
+Every replica runs it once a second; each statement is guarded, so any number of them at once do each thing once.
+Leases do not run while nobody could renew them: after a gap in which no replica served, none expires for two beats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import asyncpg
+import orjson
+
+from paddock.db.pool import statements
+from paddock.jobs import fencing, wire
+from paddock.jobs.fencing import Ending
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+SQL = statements("paddock.jobs.sql", "sessions.sql")
+FENCE = statements("paddock.jobs.sql", "fencing.sql")
+BATCH = 500
+# How much longer than the worker's supervisor the rescuer waits.
+HEAD_START = timedelta(seconds=30)
+
+OVERDUE = {
+    "turn_timeout": "The turn ran longer than its kind allows, and its worker did not stop it.",
+    "stalled": "The job saved no progress for longer than its kind allows, and its worker did not stop it.",
+    "timed_out": "The job took longer in all than its kind allows.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    given_back: int = 0
+    failed: int = 0
+    cleanups: int = 0
+
+
+async def rescue(core: "Core") -> Rescued:
+    if not await core.db.fetchval(SQL["stamp_service"], core.settings.beat, 2 * core.settings.beat):
+        return Rescued()
+    async with core.db.transaction() as tx:
+        back = await tx.fetch(SQL["rescue_jobs"], BATCH)
+        core.tell(tx, back)
+        freed = await tx.fetch(SQL["cleanups_of_the_dead"])
+        core.tell(tx, freed)
+    failed = await _fail_lost(core)
+    core.count_rescued("session_died", len(back))
+    core.count_rescued("worker_lost", failed)
+    return Rescued(len(back), failed, len(freed))
+
+
+async def keep_timeouts(core: "Core") -> int:
+    """The slower tick: time-outs of attempts whose worker should have kept them, and of jobs nobody holds."""
+    overdue = await core.db.fetch(SQL["overdue_attempts"], HEAD_START)
+    orphans = [row for row in overdue if row["reason"] == "session_gone"]
+    if orphans:
+        await fencing.release(
+            core,
+            [wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="session_gone") for row in orphans],
+        )
+    late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
+    if late:
+        await fencing.finish(core, [_transient(row) for row in late])
+    over = [row for row in overdue if row["reason"] == "timed_out"]
+    over_waiting = await core.db.fetch(SQL["overdue_waiting"])
+    async with core.db.transaction() as tx:
+        await fencing.end(
+            core,
+            tx,
+            [_failed(row, "timed_out", OVERDUE["timed_out"], row["attempt_id"]) for row in over],
+            still_running=True,
+            event="timed_out",
+        )
+        await fencing.end(
+            core,
+            tx,
+            [_failed(row, "timed_out", OVERDUE["timed_out"], None) for row in over_waiting],
+            anyone=True,
+            still_running=True,
+            event="timed_out",
+        )
+    core.count_rescued("timeout", len(overdue) + len(over_waiting))
+    return len(overdue) + len(over_waiting)
+
+
+async def _fail_lost(core: "Core") -> int:
+    lost = await core.db.fetch(SQL["lost_for_good"], BATCH)
+    if not lost:
+        return 0
+    endings = [_failed(row, "worker_lost", _lost_message(row), row["attempt_id"]) for row in lost]
+    async with core.db.transaction() as tx:
+        return len(await fencing.end(core, tx, endings, event="worker_lost", reason="session_died"))
+
+
+def _lost_message(row: asyncpg.Record) -> str:
+    if row["lost_count"] == 0:
+        return f"Worker '{row['claimed_by']}' died while it ran this job, and its kind must not be repeated."
+    return (
+        f"Worker '{row['claimed_by']}' died while it ran this job, after {row['lost_count']} earlier losses; "
+        "it may be what kills its workers (memory is the usual reason)."
+    )
+
+
+def _failed(row: asyncpg.Record, code: str, message: str, attempt: object) -> Ending:
+    error = orjson.dumps({"code": code, "message": message}).decode()
+    return Ending(row["id"], attempt, "failed", code=code, message=message, error=error)  # type: ignore[arg-type]
+
+
+def _transient(row: asyncpg.Record) -> wire.FinishItem:
+    return wire.FinishItem(
+        id=row["id"],
+        attempt_id=row["attempt_id"],
+        outcome="transient",
+        error=wire.Error(code=row["reason"], message=OVERDUE[row["reason"]]),
+    )
+
+
+__all__: Sequence[str] = ("Rescued", "keep_timeouts", "rescue")

@@ -1,0 +1,37 @@
+-- name: insert_jobs (durable)
+-- A lock conflict leaves its row out; the caller turns absence into a refusal. With $16 (a public submission) nothing is
+-- inserted in drain mode. due_at is never in the past, so a claim cursor is never passed by a back-dated row.
+INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, lock_key, group_id, retry_of,
+                  parent_id, schedule, serial, traceparent, created_at)
+SELECT paddock_id(paddock_now(), i.n), i.kind, 'pending', i.priority,
+       greatest(i.run_at, paddock_now()) + coalesce(i.delay, interval '0'),
+       i.owner, i.role,
+       CASE WHEN i.tags IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(i.tags)) END,
+       i.payload, i.lock_key, i.group_id, i.retry_of, i.parent_id, i.schedule, i.serial, i.traceparent, paddock_now()
+FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
+            $8::jsonb[], $9::text[], $10::uuid[], $11::uuid[], $12::uuid[], $13::text[], $14::boolean[], $15::text[])
+     WITH ORDINALITY AS i(kind, payload, owner, role, priority, run_at, delay, tags, lock_key, group_id, retry_of,
+                          parent_id, schedule, serial, traceparent, n)
+WHERE NOT ($16::boolean AND (SELECT paddock_draining()))
+ON CONFLICT (lock_key) WHERE lock_key IS NOT NULL DO NOTHING
+RETURNING id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in;
+
+-- name: lock_holder (durable)
+SELECT id, owner FROM jobs WHERE lock_key = $1;
+
+-- name: drain_state (durable)
+SELECT drained, drain_reason FROM service;
+
+-- name: keep_idempotency_key (durable)
+-- The loser of a race waits here for the winner's commit and gets no row: it reads the winner's in its next statement.
+INSERT INTO idempotency_keys AS k (owner, route, key, body_hash) VALUES ($1, $2, $3, $4)
+ON CONFLICT (owner, route, key) DO UPDATE
+    SET body_hash = excluded.body_hash, job_ids = '{}', created_at = paddock_now()
+    WHERE k.created_at < paddock_now() - interval '24 hours'
+RETURNING true;
+
+-- name: read_idempotency_key (durable)
+SELECT body_hash, job_ids FROM idempotency_keys WHERE owner = $1 AND route = $2 AND key = $3;
+
+-- name: fill_idempotency_key (durable)
+UPDATE idempotency_keys SET job_ids = $4 WHERE owner = $1 AND route = $2 AND key = $3;

@@ -1,0 +1,103 @@
+-- name: open_session (durable)
+INSERT INTO sessions (worker_id, version, kinds, slots, expires_at)
+VALUES ($1, $2, $3, $4, paddock_now() + $5::interval)
+RETURNING id;
+
+-- name: beat_session (relaxed)
+-- One row per worker whatever it runs. What the session holds is read here and compared by the caller.
+WITH beat AS (
+    UPDATE sessions SET beat_at = paddock_now(), expires_at = paddock_now() + $2::interval, dying = $3
+    WHERE id = $1 RETURNING quiet
+), held AS (
+    SELECT array_agg(id) AS ids, array_agg(attempt_id) AS attempts,
+           array_agg(claimed_at < paddock_now() - $4::interval) AS settled
+    FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL
+)
+SELECT beat.quiet, held.ids, held.attempts, held.settled,
+       ARRAY(SELECT after_attempt FROM jobs WHERE after_attempt IS NOT NULL AND session_id = $1
+             AND created_at < paddock_now() - $4::interval) AS awaited
+FROM beat, held;
+
+-- name: session (relaxed)
+SELECT worker_id, kinds, quiet, expires_at > paddock_now() AS live FROM sessions WHERE id = $1;
+
+-- name: end_session (durable)
+UPDATE sessions SET expires_at = paddock_now(), dying = true WHERE id = $1;
+
+-- name: quiet_session (durable)
+UPDATE sessions SET quiet = $2 WHERE id = $1 RETURNING worker_id;
+
+-- name: note_unlisted (relaxed)
+UPDATE jobs SET unlisted = unlisted + 1
+FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
+WHERE jobs.id = i.id AND jobs.attempt_id = i.attempt_id
+RETURNING jobs.id, jobs.attempt_id, jobs.unlisted;
+
+-- name: stamp_service (relaxed)
+-- Leases do not run while nobody could renew them: after a gap longer than $1 none expires for $2.
+UPDATE service
+SET resumed_at = CASE WHEN served_at < paddock_now() - $1::interval THEN paddock_now() ELSE resumed_at END,
+    served_at = paddock_now()
+RETURNING resumed_at + $2::interval <= paddock_now() AS leases_run;
+
+-- name: rescue_jobs (durable)
+-- Gives back what dead sessions hold. Synchronous, and the token is null before anyone can claim: a take-over that is
+-- lost in a crash would let the dead attempt's finish in again. SKIP LOCKED: a finish under way wins.
+-- The patience of a kind is added to its session's end; a session that beats again in time keeps the job.
+WITH dead AS MATERIALIZED (
+    SELECT j.id, j.attempt_id
+    FROM sessions s JOIN jobs j ON j.session_id = s.id AND j.attempt_id IS NOT NULL JOIN kinds k ON k.name = j.kind
+    WHERE s.expires_at < paddock_now() AND s.expires_at + k.patience < paddock_now()
+      AND (k.may_repeat OR j.cleanup_of IS NOT NULL) AND j.lost_count < k.loss_limit
+    ORDER BY j.id LIMIT $1
+    FOR UPDATE OF j SKIP LOCKED
+), back AS (
+    UPDATE jobs j
+    SET status = CASE WHEN j.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
+        attempt_id = NULL, due_at = paddock_now(), lost_count = j.lost_count + 1,
+        unsaved_seconds = j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)),
+        run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
+    FROM dead d WHERE j.id = d.id AND j.attempt_id = d.attempt_id
+    RETURNING j.id, j.kind, j.lane, j.due_at, j.status, j.claimed_by, j.claimed_at, d.attempt_id
+), noted AS (
+    INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, reason, claimed_at)
+    SELECT id, 'rescued', 'claimed', status, attempt_id, claimed_by, 'session_died', claimed_at FROM back
+)
+SELECT id, kind, lane, due_at, 0::float8 AS due_in FROM back;
+
+-- name: lost_for_good (durable)
+-- What dead sessions hold and may not be given back: repeated too often, or not to be repeated at all.
+SELECT j.id, j.attempt_id, j.claimed_by, j.lost_count
+FROM sessions s JOIN jobs j ON j.session_id = s.id AND j.attempt_id IS NOT NULL JOIN kinds k ON k.name = j.kind
+WHERE s.expires_at < paddock_now() AND s.expires_at + k.patience < paddock_now()
+  AND NOT ((k.may_repeat OR j.cleanup_of IS NOT NULL) AND j.lost_count < k.loss_limit)
+ORDER BY j.id LIMIT $1;
+
+-- name: cleanups_of_the_dead (durable)
+UPDATE jobs j SET due_at = paddock_now(), after_attempt = NULL
+WHERE j.after_attempt IS NOT NULL
+  AND NOT EXISTS (SELECT FROM sessions s WHERE s.id = j.session_id AND s.expires_at >= paddock_now())
+RETURNING j.id, j.kind, j.lane, j.due_at, 0::float8 AS due_in;
+
+-- name: overdue_attempts (relaxed)
+-- The worker's supervisor keeps time-outs; this is for one that cannot. $1 is its head start.
+-- A claimed job whose session row is gone is found here too.
+SELECT j.id, j.attempt_id, j.claimed_by,
+       CASE WHEN s.id IS NULL THEN 'session_gone'
+            WHEN j.started_at + k.total_timeout + $1::interval < paddock_now() THEN 'timed_out'
+            WHEN j.claimed_at + k.turn_timeout + $1::interval < paddock_now() THEN 'turn_timeout'
+            ELSE 'stalled' END AS reason
+FROM jobs j JOIN kinds k ON k.name = j.kind LEFT JOIN sessions s ON s.id = j.session_id
+WHERE j.attempt_id IS NOT NULL
+  AND (s.id IS NULL
+       OR j.started_at + k.total_timeout + $1::interval < paddock_now()
+       OR j.claimed_at + k.turn_timeout + $1::interval < paddock_now()
+       OR greatest(j.claimed_at, j.saved_at) + k.stall_timeout - j.unsaved_seconds * interval '1 second'
+          + $1::interval < paddock_now())
+ORDER BY j.id LIMIT 500;
+
+-- name: overdue_waiting (relaxed)
+-- Jobs past their total time-out that nobody holds (in backoff, or submitted).
+SELECT j.id FROM kinds k JOIN jobs j ON j.kind = k.name AND j.attempt_id IS NULL
+WHERE k.total_timeout IS NOT NULL AND j.cleanup_of IS NULL AND j.started_at + k.total_timeout < paddock_now()
+ORDER BY j.id LIMIT 500;

@@ -1,0 +1,167 @@
+"""How replicas tell each other: one channel, debounced with a leading edge, outside every transaction that works.
+
+A NOTIFY in the enqueue transaction takes a cluster-wide lock and costs 8 x the throughput; so the first message
+goes at once on a connection of its own kind and what follows within 5 ms goes together. A message that is lost
+(the process dies between commit and NOTIFY) delays a waiting worker until the next sweep, nothing more.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import asyncpg
+import msgspec
+import structlog
+
+from paddock.db.pool import Database, Statement
+from paddock.jobs.model import JobId, SessionId
+
+CHANNEL = "paddock"
+QUIET_SECONDS = 0.005
+CHANGES_SECONDS = 1.0
+MOST_CHANGES = 200
+NOTIFY = Statement("notify", "SELECT pg_notify('paddock', $1)", "relaxed")
+log = structlog.get_logger()
+
+
+class Wake(msgspec.Struct, frozen=True, array_like=True):
+    """Something of this kind and lane is due in `due_in` seconds."""
+
+    kind: str
+    lane: int
+    due_at: datetime
+    due_in: float
+    n: int = 1
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    replica: str
+    wakes: list[Wake] = []
+    # Sessions of which an attempt was cancelled.
+    sessions: list[str] = []
+    changed: list[str] = []
+    # More jobs changed than can be listed.
+    overflow: bool = False
+
+
+class Notifier:
+    """Gathers what this replica has to tell and sends it."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.replica = uuid.uuid4().hex[:12]
+        self._wakes: dict[tuple[str, int], Wake] = {}
+        self._sessions: set[str] = set()
+        self._changed: set[JobId] = set()
+        self._overflow = False
+        self._stirred = asyncio.Event()
+        self._encoder = msgspec.json.Encoder()
+
+    def wake(self, wakes: Iterable[Wake]) -> None:
+        for wake in wakes:
+            key = (wake.kind, wake.lane)
+            known = self._wakes.get(key)
+            self._wakes[key] = wake if known is None else _merged(known, wake)
+            self._stirred.set()
+
+    def cancelled(self, sessions: Iterable[SessionId]) -> None:
+        self._sessions.update(str(session) for session in sessions)
+        if self._sessions:
+            self._stirred.set()
+
+    def changed(self, ids: Iterable[JobId]) -> None:
+        """Not urgent: these go along with the next message, once a second at the latest."""
+        if self._overflow:
+            return
+        self._changed.update(ids)
+        if len(self._changed) > MOST_CHANGES:
+            self._changed.clear()
+            self._overflow = True
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), CHANGES_SECONDS)
+            self._stirred.clear()
+            message = self._message()
+            if message is not None:
+                await self._send(message)
+                await asyncio.sleep(QUIET_SECONDS)
+
+    def _message(self) -> Message | None:
+        if not (self._wakes or self._sessions or self._changed or self._overflow):
+            return None
+        message = Message(
+            replica=self.replica,
+            wakes=list(self._wakes.values())[:50],
+            sessions=sorted(self._sessions)[:50],
+            changed=[str(id) for id in list(self._changed)[:100]],
+            overflow=self._overflow or len(self._changed) > 100,
+        )
+        self._wakes = {(wake.kind, wake.lane): wake for wake in list(self._wakes.values())[50:]}
+        self._sessions = set(sorted(self._sessions)[50:])
+        self._changed.clear()
+        self._overflow = False
+        if self._wakes or self._sessions:
+            self._stirred.set()
+        return message
+
+    async def _send(self, message: Message) -> None:
+        try:
+            await self._db.execute(NOTIFY, self._encoder.encode(message).decode())
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            log.warning("notify_failed", problem=str(problem))
+
+
+class Listener:
+    """Hears the other replicas on a connection outside the pools, and comes back when it breaks."""
+
+    def __init__(
+        self, dsn: str, replica: str, on_message: Callable[[Message], None], on_gap: Callable[[], None]
+    ) -> None:
+        self._dsn = dsn
+        self._replica = replica
+        self._on_message = on_message
+        self._on_gap = on_gap
+        self._decoder = msgspec.json.Decoder(Message)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+                log.warning("listener_lost", problem=str(problem))
+            self._on_gap()
+            await asyncio.sleep(1)
+
+    async def _listen(self) -> None:
+        connection = await asyncpg.connect(self._dsn, server_settings={"application_name": "paddock listener"})
+        lost = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(CHANNEL, self._heard)
+            self._on_gap()
+            while not lost.is_set():
+                # A dead peer is noticed by asking: a listener that nobody answers would wait for ever.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), 30)
+                if not lost.is_set():
+                    await connection.fetchval("SELECT 1", timeout=10)
+        finally:
+            connection.terminate()
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        try:
+            message = self._decoder.decode(str(payload))
+        except msgspec.MsgspecError:
+            log.warning("notification_not_understood")
+            return
+        if message.replica != self._replica:
+            self._on_message(message)
+
+
+def _merged(one: Wake, other: Wake) -> Wake:
+    first = min(one, other, key=lambda wake: wake.due_at)
+    return Wake(one.kind, one.lane, first.due_at, first.due_in, one.n + other.n)
