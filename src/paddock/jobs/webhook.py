@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import orjson
 from pydantic import BaseModel
 
@@ -60,10 +61,10 @@ async def deliver(turn: Turn[WebhookPayload], core: Core) -> Outcome:
     return meaning(answer, datetime.fromtimestamp(event["now"], UTC))
 
 
-def event_body(event: Mapping[str, Any]) -> bytes:
+def event_body(event: asyncpg.Record | Mapping[str, Any]) -> bytes:
     return orjson.dumps(
         {
-            "id": event["id"],
+            "id": str(event["id"]),
             "type": event["type"],
             "subject": event["subject"],
             "version": event["version"],
