@@ -23,7 +23,7 @@ GREATEST_ID = UUID(int=2**128 - 1)
 
 # Ids are time-ordered, so each begins with 0 until the year 10889; `deadbeef` is therefore a text, `019a` an id.
 _ID_PREFIX = re.compile(r"0[0-9a-f-]{3,35}\Z")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = ("kind", "owner", "worker", "tag", "error_code", "q", "schedule")
 
 
@@ -136,14 +136,14 @@ def id_range(prefix: str) -> tuple[UUID, UUID]:
 
 def least_id(at: datetime) -> UUID:
     """The least id a job made at that time could have, rounded as `paddock_least_id` does."""
-    microseconds = (at - _EPOCH) // timedelta(microseconds=1)
+    microseconds = (at - EPOCH) // timedelta(microseconds=1)
     return UUID(int=max(0, (microseconds + 500) // 1000) << 80)
 
 
 def time_of(job_id: UUID) -> datetime:
     """When a job with this id was made, to the millisecond."""
     milliseconds = min(job_id.int >> 80, 253_402_300_799_000)
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def write_cursor(job_id: UUID) -> str:

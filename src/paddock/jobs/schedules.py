@@ -1,0 +1,241 @@
+"""Schedules: jobs that make themselves due. One tick in every replica; each due run inserts its job once.
+
+Guarantees: the job and the schedule's next time commit together, so a run is neither lost nor doubled whichever replica
+looks first and wherever it dies. Missed runs are made up by one. A run whose predecessor still lives is skipped and
+counted. A run that is refused (lock held, payload no longer valid) is noted and stops no other schedule.
+The database's clock alone decides.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import orjson
+from pydantic import ValidationError
+
+from paddock.db.pool import Database, Transaction, statements
+from paddock.jobs.acting import audit
+from paddock.jobs.errors import Draining, Refused
+from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, JobId, JsonObject, NewJob
+from paddock.jobs.timing import checked, invalid, next_time
+from paddock.jobs.values import InvalidValue, checked_json, clean_text
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+SQL = statements("paddock.jobs.sql", "schedules.sql")
+AT_ONCE = 20
+NAME = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}\Z")
+CHANGEABLE = frozenset({"kind", "payload", "every", "cron", "timezone", "priority", "tags", "enabled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchedule:
+    name: str
+    kind: str
+    owner: str
+    payload: JsonObject = field(default_factory=dict)
+    every: timedelta | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    priority: int = NORMAL
+    tags: Sequence[str] = ()
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(NewSchedule):
+    """`skipped`: runs left out because the one before still lived. `last_problem`: why the last run made no job."""
+
+    internal: bool
+    next_at: datetime | None
+    last_at: datetime | None
+    last_job_id: JobId | None
+    skipped: int
+    last_problem: str | None
+    created_at: datetime
+
+
+async def create(core: "Core", new: NewSchedule, *, actor: str) -> Schedule:
+    payload = _checked(core, new)
+    async with core.db.transaction() as tx:
+        first = checked(every=new.every, cron=new.cron, timezone=new.timezone, now=await tx.fetchval(SQL["clock"]))
+        row = await tx.fetchrow(
+            SQL["insert_schedule"],
+            *(new.name, new.kind, payload, new.every, new.cron, new.timezone, new.priority, list(new.tags), new.owner),
+            *(new.enabled, first),
+        )
+        if row is None:
+            raise Refused("schedule_exists", f"There is a schedule '{new.name}' already.", hint="Change it instead.")
+        await audit(tx, actor, "schedule.create", f"schedule:{new.name}", details={"kind": new.kind})
+    return _schedule(row)
+
+
+async def update(core: "Core", name: str, changes: Mapping[str, Any], *, actor: str) -> Schedule:
+    """Changes the named fields. Its next time moves only when its times do, or when it is switched on again."""
+    for key in changes:
+        if key not in CHANGEABLE:
+            raise invalid(key, f"`{key}` of a schedule cannot be changed.")
+    async with core.db.transaction() as tx:
+        old = await _found(tx, name, SQL["schedule_for_update"])
+        if old.internal and set(changes) - {"enabled"}:
+            raise Refused("schedule_internal", f"'{name}' belongs to Paddock; it can only be switched off and on.")
+        new = replace(old, **changes)
+        payload = _checked(core, new, internal=old.internal)
+        timing = (new.every, new.cron, new.timezone)
+        next_at = old.next_at
+        if timing != (old.every, old.cron, old.timezone) or (new.enabled and not old.enabled):
+            now = await tx.fetchval(SQL["clock"])
+            next_at = checked(every=new.every, cron=new.cron, timezone=new.timezone, now=now)
+        row = await tx.fetchrow(
+            SQL["update_schedule"], name, new.kind, payload, *timing, new.priority, list(new.tags), new.enabled, next_at
+        )
+        assert row is not None
+        await audit(tx, actor, "schedule.update", f"schedule:{name}", details={"changed": sorted(changes)})
+    return _schedule(row)
+
+
+async def delete(core: "Core", name: str, *, actor: str) -> None:
+    """Jobs it made stay as they are."""
+    async with core.db.transaction() as tx:
+        if (await _found(tx, name)).internal:
+            raise Refused(
+                "schedule_internal", f"'{name}' belongs to Paddock and cannot be deleted; switch it off instead."
+            )
+        await tx.execute(SQL["delete_schedule"], name)
+        await audit(tx, actor, "schedule.delete", f"schedule:{name}")
+
+
+async def get(db: Database, name: str) -> Schedule | None:
+    row = await db.fetchrow(SQL["schedule"], name) if NAME.match(name) else None
+    return None if row is None else _schedule(row)
+
+
+async def page(
+    db: Database, *, after: str | None = None, limit: int = 100, owner: str | None = None, include_internal: bool = True
+) -> list[Schedule]:
+    """By name, those after `after`."""
+    rows = await db.fetch(SQL["schedules_page"], after, owner, include_internal, limit)
+    return [_schedule(row) for row in rows]
+
+
+async def run(core: "Core", name: str, *, actor: str) -> JobId:
+    """Makes a job of it now, beside whatever runs; its own times stay as they are."""
+    async with core.db.transaction() as tx:
+        schedule = await _found(tx, name)
+        kind = core.kinds.get(schedule.kind)
+        if not (kind is not None and kind.housekeeping) and await tx.fetchval(SQL["draining"]):
+            raise Draining(await tx.fetchval(SQL["drain_reason"]))
+        [job] = await core.enqueue(tx, [_new_job(schedule)])
+        await tx.execute(SQL["schedule_ran_now"], name, job)
+        await audit(tx, actor, "schedule.run", f"schedule:{name}", details={"job_id": str(job)})
+    return job
+
+
+async def ensure(
+    core: "Core", name: str, kind: str, every: timedelta, payload: JsonObject | None = None, priority: int = NORMAL
+) -> None:
+    """One of Paddock's own. Safe to call at every start of every replica; whether it is switched off stays."""
+    text = orjson.dumps(payload or {}).decode()
+    async with core.db.transaction() as tx:
+        await tx.execute(SQL["ensure_schedule"], name, kind, text, every, priority)
+
+
+async def run_due(core: "Core") -> int:
+    """One tick: makes the jobs of due schedules, at most AT_ONCE; returns how many it made."""
+    if not await core.db.fetchval(SQL["any_due"]):
+        return 0
+    made = 0
+    async with core.db.transaction() as tx:
+        draining = await tx.fetchval(SQL["draining"])
+        for row in await tx.fetch(SQL["due_schedules"], AT_ONCE, draining):
+            made += await _run_one(core, tx, row)
+    return made
+
+
+async def _run_one(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
+    schedule, now = _schedule(row), row["now"]
+    next_at = next_time(
+        every=schedule.every, cron=schedule.cron, timezone=schedule.timezone, before=schedule.next_at, now=now
+    )
+    if row["still_live"]:
+        await tx.execute(SQL["schedule_skipped"], schedule.name, next_at)
+        return False
+    try:
+        async with tx.savepoint():
+            [job] = await core.enqueue(tx, [_new_job(schedule)])
+    except Refused as problem:
+        problem_text = clean_text(f"{problem.message} [{problem.code}]", 1_000)
+        await tx.execute(SQL["schedule_failed"], schedule.name, next_at, now, problem_text)
+        return False
+    await tx.execute(SQL["schedule_ran"], schedule.name, next_at, now, job)
+    return True
+
+
+def _new_job(schedule: Schedule) -> NewJob:
+    return NewJob(
+        schedule.kind,
+        schedule.payload,
+        owner=schedule.owner,
+        priority=schedule.priority,
+        tags=schedule.tags,
+        schedule=schedule.name,
+    )
+
+
+def _checked(core: "Core", new: NewSchedule, *, internal: bool = False) -> str:
+    """The payload as JSON, once everything but the times is known to fit."""
+    if not NAME.match(new.name):
+        raise invalid(
+            "name", "A schedule's name is 1 to 100 of a-z, 0-9, '_', '.', ':', '-', and begins with a letter or digit."
+        )
+    kind = core.kinds.get(new.kind)
+    if kind is None:
+        raise invalid("kind", f"There is no kind '{new.kind[:100]}'.")
+    if kind.internal and not internal:
+        raise invalid("kind", f"Kind '{new.kind}' is internal; only Paddock schedules it.")
+    if not 1 <= new.priority <= 4:
+        raise invalid("priority", "The priority must be 1 (urgent), 2, 3 (normal) or 4.")
+    if len(new.tags) > MAX_TAGS or any(not tag or len(tag) > MAX_TAG_LENGTH or "\0" in tag for tag in new.tags):
+        raise invalid("tags", f"At most {MAX_TAGS} tags of 1 to {MAX_TAG_LENGTH} characters each.")
+    try:
+        kind.payload.model_validate(new.payload)
+        return checked_json(new.payload, limit=MAX_PAYLOAD_BYTES, what="payload") or "{}"
+    except ValidationError as problem:
+        error = problem.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(["payload", *map(str, error["loc"])])
+        raise invalid(where, f"The payload does not fit kind '{new.kind}': {where}: {error['msg']}.") from None
+    except InvalidValue as problem:
+        raise invalid("payload", str(problem)) from None
+
+
+async def _found(tx: Transaction, name: str, statement: Any = None) -> Schedule:
+    row = await tx.fetchrow(statement or SQL["schedule"], name) if NAME.match(name) else None
+    if row is None:
+        raise Refused("not_found", "There is no such schedule.", status=404)
+    return _schedule(row)
+
+
+def _schedule(row: asyncpg.Record) -> Schedule:
+    return Schedule(
+        name=row["name"],
+        kind=row["kind"],
+        owner=row["owner"],
+        payload=orjson.loads(row["payload"]),
+        every=row["every"],
+        cron=row["cron"],
+        timezone=row["timezone"],
+        priority=row["priority"],
+        tags=row["tags"],
+        enabled=row["enabled"],
+        internal=row["internal"],
+        next_at=row["next_at"],
+        last_at=row["last_at"],
+        last_job_id=row["last_job_id"],
+        skipped=row["skipped"],
+        last_problem=row["last_problem"],
+        created_at=row["created_at"],
+    )

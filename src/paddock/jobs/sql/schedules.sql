@@ -1,0 +1,69 @@
+-- name: due_schedules (durable)
+-- Whoever looks first holds the row until the job is in; another replica passes over it. Held back in drain mode, but
+-- for housekeeping: their next time stays as it is, and one run catches up afterwards.
+SELECT s.*, paddock_now() AS now,
+       EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL) AS still_live
+FROM schedules s
+WHERE s.enabled AND s.next_at <= paddock_now()
+  AND (NOT $2 OR EXISTS (SELECT FROM kinds k WHERE k.name = s.kind AND k.housekeeping))
+ORDER BY s.next_at LIMIT $1 FOR UPDATE OF s SKIP LOCKED;
+
+-- name: any_due (relaxed)
+SELECT EXISTS (SELECT FROM schedules WHERE enabled AND next_at <= paddock_now());
+
+-- name: draining (durable)
+SELECT paddock_draining();
+
+-- name: drain_reason (durable)
+SELECT drain_reason FROM service;
+
+-- name: schedule_ran (durable)
+UPDATE schedules SET next_at = $2, last_at = $3, last_job_id = $4, last_problem = NULL WHERE name = $1;
+
+-- name: schedule_skipped (durable)
+UPDATE schedules SET next_at = $2, skipped = skipped + 1 WHERE name = $1;
+
+-- name: schedule_failed (durable)
+UPDATE schedules SET next_at = $2, last_at = $3, last_problem = $4 WHERE name = $1;
+
+-- name: schedule_ran_now (durable)
+-- The time of the next run stays.
+UPDATE schedules SET last_at = paddock_now(), last_job_id = $2, last_problem = NULL WHERE name = $1;
+
+-- name: insert_schedule (durable)
+INSERT INTO schedules (name, kind, payload, every, cron, timezone, priority, tags, owner, enabled, next_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT (name) DO NOTHING
+RETURNING *;
+
+-- name: ensure_schedule (durable)
+-- A running schedule keeps its time unless its interval changed.
+INSERT INTO schedules AS s (name, kind, payload, every, owner, internal, priority, next_at)
+VALUES ($1, $2, $3, $4, 'system', true, $5, paddock_now())
+ON CONFLICT (name) DO UPDATE
+SET kind = excluded.kind, payload = excluded.payload, every = excluded.every, cron = NULL, internal = true,
+    priority = excluded.priority, next_at = CASE WHEN s.every = excluded.every THEN s.next_at ELSE excluded.next_at END
+WHERE (s.kind, s.payload, s.every, s.internal, s.priority)
+      IS DISTINCT FROM (excluded.kind, excluded.payload, excluded.every, true, excluded.priority);
+
+-- name: update_schedule (durable)
+UPDATE schedules SET kind = $2, payload = $3, every = $4, cron = $5, timezone = $6, priority = $7, tags = $8, enabled = $9,
+    next_at = $10, last_problem = NULL
+WHERE name = $1 RETURNING *;
+
+-- name: delete_schedule (durable)
+DELETE FROM schedules WHERE name = $1 AND NOT internal RETURNING name;
+
+-- name: schedule (durable)
+SELECT * FROM schedules WHERE name = $1;
+
+-- name: schedule_for_update (durable)
+SELECT * FROM schedules WHERE name = $1 FOR UPDATE;
+
+-- name: schedules_page (relaxed)
+SELECT * FROM schedules
+WHERE ($1::text IS NULL OR name > $1) AND ($2::text IS NULL OR owner = $2) AND ($3 OR NOT internal)
+ORDER BY name LIMIT $4;
+
+-- name: clock (durable)
+SELECT paddock_now();
