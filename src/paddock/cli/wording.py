@@ -1,0 +1,79 @@
+"""Times, durations and sizes as people say them."""
+
+from datetime import UTC, datetime, timedelta
+
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def moment(value: object) -> datetime | None:
+    """An RFC 3339 time of the API."""
+    if isinstance(value, datetime):
+        return value
+    return datetime.fromisoformat(value) if isinstance(value, str) and value else None
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def span(seconds: float) -> str:
+    """Two units at most: 0.4 s, 12 s, 3 min, 2 h 5 min, 4 d 3 h."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    for place, (size, unit) in enumerate(UNITS):
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            smaller = UNITS[place + 1] if place + 1 < len(UNITS) else None
+            if smaller is not None and rest >= smaller[0]:
+                return f"{whole} {unit} {rest // smaller[0]} {smaller[1]}"
+            return f"{whole} {unit}"
+    raise AssertionError("a minute is the smallest unit")
+
+
+def ago(value: object, at: datetime | None = None) -> str:
+    """`3 min ago`, `in 20 s`; a dash where there is no time."""
+    when = moment(value)
+    if when is None:
+        return "-"
+    seconds = ((at or now()) - when).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def clock_time(value: object) -> str:
+    when = moment(value)
+    return "-" if when is None else when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def number(count: float) -> str:
+    return f"{count:,.0f}"
+
+
+def duration(value: str) -> timedelta:
+    """`90`, `90s`, `5m`, `2h`, `1d`, or ISO 8601 in the units a duration can have: `PT90S`, `P1DT2H`."""
+    import re
+
+    plain = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?", value.strip())
+    if plain:
+        factor = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}[plain[2] or "s"]
+        return timedelta(seconds=float(plain[1]) * factor)
+    iso = re.fullmatch(
+        r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", value.strip().upper()
+    )
+    if not iso or not any(iso.groups()):
+        raise ValueError(f"'{value}' is no duration: write 90s, 5m, 2h, 1d or PT90S.")
+    weeks, days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+    return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def iso(value: timedelta) -> str:
+    return f"PT{value.total_seconds():.12g}S"
