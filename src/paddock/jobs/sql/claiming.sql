@@ -38,7 +38,8 @@ SET status = 'claimed', attempt_id = gen_random_uuid(), session_id = $1, claim_i
     claimed_at = paddock_now(), unlisted = 0, turn_count = j.turn_count + 1,
     started_at = coalesce(j.started_at, paddock_now()),
     wait_seconds = j.wait_seconds + extract(epoch FROM paddock_now() - j.due_at)
-WHERE j.id = ANY (ARRAY(SELECT id FROM taken)) AND j.attempt_id IS NULL
+-- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
+WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
 RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
           j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
           extract(epoch FROM paddock_now() - j.started_at)::float8 AS age_seconds;
@@ -61,7 +62,8 @@ SET status = 'claimed', attempt_id = gen_random_uuid(), session_id = $1, claim_i
     claimed_at = paddock_now(), unlisted = 0, turn_count = j.turn_count + 1,
     started_at = coalesce(j.started_at, paddock_now()),
     wait_seconds = j.wait_seconds + extract(epoch FROM paddock_now() - j.due_at)
-WHERE j.id = ANY (ARRAY(SELECT id FROM taken)) AND j.attempt_id IS NULL
+-- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
+WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
 RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
           j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
           extract(epoch FROM paddock_now() - j.started_at)::float8 AS age_seconds;
