@@ -13,7 +13,7 @@ import asyncpg
 
 from paddock import metrics as metrics_module
 from paddock.db.pool import Database, Transaction, open_database, statements
-from paddock.jobs import acting, enqueueing, fencing, grouping, reading, rescuing, sessions, wire
+from paddock.jobs import acting, enqueueing, fencing, grouping, logs, reading, rescuing, schedules, sessions, wire
 from paddock.jobs.changes import Changes
 from paddock.jobs.claiming import Claims
 from paddock.jobs.enqueueing import IdempotencyKey, Submitted
@@ -94,8 +94,6 @@ class Core:
 
     async def tick(self) -> int:
         """The rescuer, due schedules and the sweep; once a second."""
-        from paddock.jobs import schedules
-
         rescued = await rescuing.rescue(self)
         started = await schedules.run_due(self)
         await self.claims.sweep()
@@ -108,8 +106,8 @@ class Core:
 
     def link(self, *, kinds: Collection[str] | None = None, internal: bool = False) -> "DirectLink":
         """The direct line. `kinds` are what the caller's token may claim; internal kinds only for the worker inside."""
-        allowed = {kind.name for kind in self.kinds if kind.internal == internal}
-        return DirectLink(self, allowed if kinds is None else allowed & set(kinds))
+        allowed = frozenset(kind.name for kind in self.kinds if kind.internal == internal)
+        return DirectLink(self, allowed if kinds is None else allowed & frozenset(kinds))
 
     # Telling what became true.
 
@@ -229,8 +227,6 @@ class DirectLink(Link):
         return wire.Verdicts(verdicts=await fencing.release(self._core, message.items))
 
     async def logs(self, message: wire.Logs) -> None:
-        from paddock.jobs import logs
-
         await logs.append(self._core.db, message.items)
 
     async def close(self) -> None:
