@@ -1,0 +1,85 @@
+"""Who may do what: one table, role x route.
+
+A route that is not here answers nobody (403); a test walks every route of the app. Owner scoping comes on top: what an
+analyst reaches through a route is only their own (`Caller.sees`).
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Role = Literal["worker", "analyst", "ops", "admin"]
+ROLES: tuple[Role, ...] = ("worker", "analyst", "ops", "admin")
+
+# Needs no token: the route itself decides what it shows (/metrics may ask for its scrape token).
+OPEN: frozenset[str] = frozenset({"anyone"})
+WORKERS: frozenset[str] = frozenset({"worker"})
+PEOPLE: frozenset[str] = frozenset({"analyst", "ops", "admin"})
+OPERATORS: frozenset[str] = frozenset({"ops", "admin"})
+ADMINS: frozenset[str] = frozenset({"admin"})
+
+ACCESS: Mapping[str, frozenset[str]] = {
+    "GET /health": OPEN,
+    "GET /ready": OPEN,
+    "GET /metrics": OPEN,
+    "GET /openapi.json": OPEN,
+    # the workers' API
+    "POST /internal/sessions": WORKERS,
+    "POST /internal/sessions/{session}/beat": WORKERS,
+    "POST /internal/jobs/claim": WORKERS,
+    "POST /internal/jobs/save": WORKERS,
+    "POST /internal/jobs/finish": WORKERS,
+    "POST /internal/jobs/release": WORKERS,
+    "POST /internal/jobs/logs": WORKERS,
+    # work: an analyst makes, sees and ends their own
+    "POST /api/jobs": PEOPLE,
+    "POST /api/jobs/batch": PEOPLE,
+    "GET /api/jobs": PEOPLE,
+    "GET /api/jobs/counts": PEOPLE,
+    "POST /api/jobs/cancel": PEOPLE,
+    "POST /api/jobs/retry": PEOPLE,
+    "GET /api/jobs/{job_id}": PEOPLE,
+    "GET /api/jobs/{job_id}/timeline": PEOPLE,
+    "GET /api/jobs/{job_id}/logs": PEOPLE,
+    "POST /api/jobs/{job_id}/cancel": PEOPLE,
+    "POST /api/jobs/{job_id}/retry": PEOPLE,
+    "POST /api/jobs/{job_id}/run-now": PEOPLE,
+    "GET /api/groups/{group_id}": PEOPLE,
+    "GET /api/stream": PEOPLE,
+    "GET /api/kinds": PEOPLE,
+    # facts: scoped to the owner
+    "GET /api/events": PEOPLE,
+    "GET /api/events/{event_id}": PEOPLE,
+    "GET /api/events/{event_id}/deliveries": PEOPLE,
+    "POST /api/events/{event_id}/redeliver": PEOPLE,
+    "GET /api/webhooks": PEOPLE,
+    "POST /api/webhooks": PEOPLE,
+    "GET /api/webhooks/{webhook_id}": PEOPLE,
+    "DELETE /api/webhooks/{webhook_id}": PEOPLE,
+    "POST /api/webhooks/{webhook_id}/test": PEOPLE,
+    # operating: figures, sessions and schedules tell of everybody's work
+    "GET /api/stats": OPERATORS,
+    "GET /api/audit": OPERATORS,
+    "GET /api/workers": OPERATORS,
+    "POST /api/workers/{session}/quiet": OPERATORS,
+    "POST /api/kinds/{kind}/pause": OPERATORS,
+    "POST /api/kinds/{kind}/resume": OPERATORS,
+    "GET /api/schedules": OPERATORS,
+    "POST /api/schedules": OPERATORS,
+    "GET /api/schedules/{name}": OPERATORS,
+    "PATCH /api/schedules/{name}": OPERATORS,
+    "DELETE /api/schedules/{name}": OPERATORS,
+    "POST /api/schedules/{name}/run": OPERATORS,
+    "GET /api/ops/state": OPERATORS,
+    "POST /api/ops/drain": OPERATORS,
+    "GET /api/ops/config": OPERATORS,
+    "PUT /api/ops/config": OPERATORS,
+    "GET /api/tokens": ADMINS,
+    "POST /api/tokens": ADMINS,
+    "GET /api/tokens/self": PEOPLE,
+    "DELETE /api/tokens/{token_id}": ADMINS,
+    "POST /api/tokens/self/sign-in-link": PEOPLE,
+}
+
+
+def allowed(method: str, path: str) -> frozenset[str]:
+    return ACCESS.get(f"{method} {path}", frozenset())

@@ -1,0 +1,196 @@
+"""Every error leaves as {"error": {"code", "message", "details", "hint"?}}, whoever raised it.
+
+What is refused on purpose is an `ApiError` here or a `Refused` of the core. A database that is away is a 503 that says
+so. Anything else is a bug: the log has it with its request id, the answer shows no more than that id.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import asyncpg
+import orjson
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paddock.jobs.errors import Draining, LockHeld, Refused
+from paddock.jobs.link import LinkRefused, SessionUnknown
+from paddock.log import scrub
+
+MAX_FIELDS = 100
+DATABASE_RETRY_SECONDS = 5
+
+log = structlog.get_logger()
+
+
+class ApiError(HTTPException):
+    """A refusal by the API itself. An HTTPException, because FastAPI lets only those out of its body parsing."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers) if headers else None)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.details = details or {}
+
+
+def not_found(what: str) -> ApiError:
+    """Also for what the caller may not see: the two must look alike."""
+    return ApiError(404, "not_found", f"There is no such {what}.")
+
+
+def invalid(fields: Sequence[Mapping[str, str]]) -> ApiError:
+    listed = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:5])
+    return ApiError(422, "invalid", f"The request is not valid: {listed}", details={"fields": list(fields)})
+
+
+def invalid_field(field: str, message: str) -> ApiError:
+    return invalid([{"field": field, "message": message}])
+
+
+def error_response(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    hint: str | None = None,
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    error: dict[str, Any] = {"code": code, "message": message, "details": details or {}}
+    if hint is not None:
+        error["hint"] = hint
+    content = orjson.dumps({"error": error}, default=str)
+    return Response(content, status, headers, media_type="application/json")
+
+
+def add_handlers(app: FastAPI) -> None:
+    app.exception_handler(HTTPException)(_http_error)
+    app.exception_handler(RequestValidationError)(_validation_error)
+    app.exception_handler(Refused)(_refused)
+    app.exception_handler(SessionUnknown)(_session_unknown)
+    app.exception_handler(LinkRefused)(_link_refused)
+
+
+FRAMEWORK_ERRORS: Mapping[int, tuple[str, str]] = {
+    400: ("malformed", "The request could not be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not answer to that method."),
+}
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    if isinstance(error, ApiError):
+        return error_response(
+            error.status_code,
+            error.code,
+            error.message,
+            hint=error.hint,
+            details=error.details,
+            headers=error.headers,
+        )
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    code, message = FRAMEWORK_ERRORS.get(error.status_code, (phrase.lower().replace(" ", "_"), f"{phrase}."))
+    return error_response(error.status_code, code, message, headers=error.headers)
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fields = [
+        # pydantic quotes the input in few messages, but in some: a secret must not come back, nor a megabyte.
+        {"field": _field(found["loc"]), "message": scrub(str(found["msg"]), limit=300)}
+        for found in error.errors()[:MAX_FIELDS]
+    ]
+    return await _http_error(request, invalid(fields))
+
+
+def _field(location: Sequence[str | int]) -> str:
+    """('body', 'jobs', 3, 'kind') -> 'jobs.3.kind': the first part says only where FastAPI looked."""
+    return ".".join(str(part) for part in location[1:])[:200] or str(location[0])
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    headers = {}
+    if isinstance(error, Draining):
+        headers["Retry-After"] = str(round(request.app.state.plane.config.drain_retry_after_seconds))
+    return error_response(
+        error.status,
+        error.code,
+        scrub(error.message, limit=4000),
+        hint=error.hint,
+        details={**error.details, **_holder(request, error)},
+        headers=headers,
+    )
+
+
+def _holder(request: Request, error: Refused) -> dict[str, Any]:
+    """A lock's holder, for those who may see it: to others even its id would tell of somebody's work."""
+    if not isinstance(error, LockHeld) or error.holder is None or error.holder_owner is None:
+        return {}
+    caller = getattr(request.state, "caller", None)
+    if caller is None or not caller.sees(error.holder_owner):
+        return {}
+    return {"holder": str(error.holder), "holder_owner": error.holder_owner}
+
+
+async def _session_unknown(_request: Request, _error: Exception) -> Response:
+    return error_response(404, "session_unknown", "There is no such session.", hint="Register again.")
+
+
+async def _link_refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, LinkRefused)
+    return error_response(error.status or 403, "refused", str(error))
+
+
+def unexpected(error: Exception, request_id: str) -> Response:
+    """The answer to what nobody translated."""
+    if database_away(error):
+        log.warning("database unavailable", error=f"{type(error).__name__}: {error}")
+        return error_response(
+            503,
+            "database_unavailable",
+            "Paddock cannot reach its database at the moment.",
+            hint="Ask again in a few seconds; nothing that was accepted is lost.",
+            headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
+        )
+    log.error("request failed", exc_info=error)
+    return error_response(
+        500,
+        "internal_error",
+        "Something is wrong inside Paddock; this is a bug.",
+        hint=f"The server's log tells more under request id {request_id}.",
+        details={"request_id": request_id},
+    )
+
+
+AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,  # the standby, during a failover
+    OSError,  # refused, reset, no socket, no such host, timed out
+)
+
+
+def database_away(error: BaseException) -> bool:
+    if isinstance(error, AWAY):
+        return True
+    # asyncpg says this with the same type as for wrong use; only the text tells them apart.
+    return isinstance(error, asyncpg.InterfaceError) and "clos" in str(error)

@@ -1,0 +1,137 @@
+"""Events, who was told of them, and the subscriptions. What a caller reaches is scoped to their owner."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from paddock.api.idempotency import earlier, remember
+from paddock.api.tokens import Caller
+from paddock.db.pool import Database, Transaction, statements
+from paddock.jobs import events, reading
+from paddock.jobs.acting import audit
+from paddock.jobs.core import Core
+from paddock.jobs.enqueueing import IdempotencyKey
+from paddock.jobs.errors import Refused
+from paddock.jobs.model import Job, JobId, NewJob
+
+SQL = statements("paddock.api.sql", "facts.sql")
+SECRET_PREFIX = "whsec_"  # noqa: S105  # not a secret: what every one of them begins with
+MOST_WEBHOOKS = 100
+TEST_EVENT = "webhook.test"
+
+
+async def events_page(
+    db: Database, scope: str | None, *, before: UUID | None, subject: str | None, type: str | None, limit: int
+) -> list[dict[str, Any]]:
+    return [_event(row) for row in await db.fetch(SQL["events_page"], scope, before, subject, type, limit)]
+
+
+async def event(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:
+    row = await db.fetchrow(SQL["event"], id)
+    return None if row is None or not caller.sees(row["owner"]) else _event(row)
+
+
+def _event(row: asyncpg.Record) -> dict[str, Any]:
+    return {**row, "data": orjson.loads(row["data"])}
+
+
+async def deliveries(db: Database, caller: Caller, event_id: UUID) -> list[dict[str, Any]]:
+    """Newest first, each with the state of the job that carries it."""
+    rows = await db.fetch(SQL["deliveries_of_event"], event_id, caller.scope)
+    jobs = {job.id: job for job in await reading.jobs(db, [row["job_id"] for row in rows])}
+    return [{**row, **_state(jobs.get(row["job_id"]))} for row in rows]
+
+
+def _state(job: Job | None) -> dict[str, Any]:
+    """Deliveries are kept longer than the history of jobs."""
+    if job is None:
+        return {"status": None, "error_code": None, "error_message": None, "completed_at": None}
+    return {
+        "status": job.status,
+        "error_code": job.error_code,
+        "error_message": job.error_message,
+        "completed_at": job.completed_at,
+    }
+
+
+async def redeliver(
+    core: Core, caller: Caller, event_id: UUID, webhook_id: UUID | None, key: IdempotencyKey | None
+) -> list[Job]:
+    async with core.db.transaction() as tx:
+        ids = await earlier(tx, key)
+        if ids is None:
+            told = await tx.fetch(SQL["webhooks_told"], event_id, caller.scope, webhook_id)
+            if not told:
+                raise Refused(
+                    "no_subscriber",
+                    "No active webhook of yours was told of this event.",
+                    hint="Name one with `webhook_id`.",
+                )
+            ids = await _deliver(core, tx, event_id, [(row["id"], row["owner"]) for row in told])
+            await remember(tx, key, ids)
+            await audit(tx, caller.actor, "redeliver", f"event:{event_id}", None, {"jobs": len(ids)})
+    return await reading.jobs(core.db, ids)
+
+
+async def try_webhook(core: Core, caller: Caller, webhook: Mapping[str, Any], key: IdempotencyKey | None) -> list[Job]:
+    """An event of its own, for this webhook alone."""
+    async with core.db.transaction() as tx:
+        ids = await earlier(tx, key)
+        if ids is None:
+            data = orjson.dumps({"webhook_id": str(webhook["id"])}).decode()
+            [row] = await tx.fetch(
+                events.SQL["insert_events"], [TEST_EVENT], [f"webhook:{webhook['id']}"], [webhook["owner"]], [data]
+            )
+            ids = await _deliver(core, tx, row["id"], [(webhook["id"], webhook["owner"])])
+            await remember(tx, key, ids)
+    return await reading.jobs(core.db, ids)
+
+
+async def _deliver(core: Core, tx: Transaction, event_id: UUID, told: Sequence[tuple[UUID, str]]) -> list[JobId]:
+    ids = await core.enqueue(
+        tx,
+        [
+            NewJob(events.DELIVERY_KIND, {"event_id": str(event_id), "webhook_id": str(id)}, owner=owner)
+            for id, owner in told
+        ],
+    )
+    await tx.execute(events.SQL["insert_deliveries"], [event_id] * len(ids), [id for id, _ in told], ids)
+    return ids
+
+
+async def webhooks_page(db: Database, scope: str | None, before: UUID | None, limit: int) -> list[dict[str, Any]]:
+    return [dict(row) for row in await db.fetch(SQL["webhooks_page"], scope, before, limit)]
+
+
+async def webhook(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:
+    row = await db.fetchrow(SQL["webhook"], id)
+    return None if row is None or not caller.sees(row["owner"]) else dict(row)
+
+
+async def create_webhook(
+    db: Database, caller: Caller, *, url: str, types: Sequence[str], all_owners: bool
+) -> dict[str, Any]:
+    """With its signing secret, which is shown this once."""
+    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+    async with db.transaction() as tx:
+        if await tx.fetchval(SQL["count_webhooks"], caller.owner) >= MOST_WEBHOOKS:
+            raise Refused(
+                "too_many_webhooks", f"An owner has {MOST_WEBHOOKS} webhooks at most.", hint="Delete one first."
+            )
+        row = await tx.fetchrow(SQL["insert_webhook"], caller.owner, all_owners, url, list(types), secret)
+        assert row is not None
+        details = {"types": list(types), "all_owners": all_owners}
+        await audit(tx, caller.actor, "webhook_created", f"webhook:{row['id']}", None, details)
+    return {**row, "secret": secret}
+
+
+async def delete_webhook(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:
+    async with db.transaction() as tx:
+        row = await tx.fetchrow(SQL["delete_webhook"], id)
+        if row is not None:
+            await audit(tx, caller.actor, "webhook_deleted", f"webhook:{id}")
+    return None if row is None else dict(row)

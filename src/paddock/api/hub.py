@@ -1,0 +1,274 @@
+"""Who watches jobs, and what they are told.
+
+A watcher gets each changed job's current state: read after the change, so it may have merged several but is never
+stale. All reading and telling of one channel happens under its lock, a watcher's catching up too; otherwise a state
+read before could be sent after a newer one. Jobs are read once and encoded once for all who watch the same.
+
+A position is worth nothing in another process (`epoch`), and what cannot be told is said: `reset`, load again.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from paddock.api.errors import ApiError
+from paddock.api.job_json import brief_job_json
+from paddock.api.pagination import encode
+from paddock.api.tokens import Caller
+from paddock.jobs import reading
+from paddock.jobs.changes import Changed
+from paddock.jobs.core import Core
+from paddock.jobs.model import Job, JobId
+from paddock.metrics import Metrics
+
+STATES_SECONDS = 0.05
+BATCH_SECONDS = 1.0
+MOST_IN_BATCH = 500
+# So many changed jobs are not worth reading: whoever watches everything loads its page again.
+MOST_READ = 2_000
+READ_AT_ONCE = 500
+# What may wait for a slow watcher before it is dropped.
+MOST_WAITING = 1_000
+MOST_WAITING_BYTES = 4 * 1024 * 1024
+RETRY_AFTER_SECONDS = 10
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What somebody watches. Equal watches are told the same bytes."""
+
+    owner: str | None = None
+    kind: str | None = None
+    group: UUID | None = None
+    job: UUID | None = None
+
+    def wants(self, job: Job, housekeeping: Collection[str]) -> bool:
+        return (
+            (self.owner is None or job.owner == self.owner)
+            and (self.kind is None or job.kind == self.kind)
+            and (self.group is None or job.group_id == self.group)
+            and (self.job is None or job.id == self.job)
+            and (self.kind is not None or self.job is not None or job.kind not in housekeeping)
+        )
+
+
+@dataclass(eq=False)
+class Watcher:
+    watch: Watch
+    token_id: UUID
+    waiting: deque[bytes] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when nothing more will come: dropped for slowness, or the process stops.
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, message: bytes, reset: bytes) -> None:
+        if self.ended.is_set():
+            return
+        self.waiting.append(message)
+        self.waiting_bytes += len(message)
+        if len(self.waiting) > MOST_WAITING or self.waiting_bytes > MOST_WAITING_BYTES:
+            self.waiting.clear()
+            self.waiting.append(reset)
+            self.end()
+        self.stirred.set()
+
+    def end(self) -> None:
+        self.ended.set()
+        self.stirred.set()
+
+    def take(self) -> bytes:
+        content = b"".join(self.waiting)
+        self.waiting.clear()
+        self.waiting_bytes = 0
+        self.stirred.clear()
+        return content
+
+
+@dataclass(eq=False)
+class _Channel:
+    batch: bool
+    seconds: float
+    watchers: set[Watcher] = field(default_factory=set)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Where the last telling ended. Within a telling only the last message may carry its new place: whoever is cut off
+    # in the middle must get the rest again.
+    place: str = ""
+    task: asyncio.Task[None] | None = None
+
+
+class Hub:
+    def __init__(self, core: Core, metrics: Metrics, most_per_token: int) -> None:
+        self._core = core
+        self._metrics = metrics
+        self._most = most_per_token
+        self._open: Counter[UUID] = Counter()
+        self._channels = (_Channel(False, STATES_SECONDS), _Channel(True, BATCH_SECONDS))
+        self._housekeeping = frozenset(kind.name for kind in core.kinds if kind.housekeeping)
+        self._closed = False
+
+    async def enter(self, caller: Caller, watch: Watch, *, batch: bool, last_event_id: str | None) -> Watcher:
+        if self._open[caller.token_id] >= self._most:
+            raise ApiError(
+                429,
+                "too_many_streams",
+                f"This token has {self._most} streams open already.",
+                hint="Close one, or watch several jobs with one stream.",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
+        self._open[caller.token_id] += 1
+        self._metrics.streams.inc()
+        watcher = Watcher(watch, caller.token_id)
+        try:
+            await self._catch_up(self._channels[batch], watcher, last_event_id)
+        except BaseException:
+            self.leave(watcher)
+            raise
+        if self._closed:
+            watcher.end()
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        for channel in self._channels:
+            channel.watchers.discard(watcher)
+            if not channel.watchers and channel.task is not None:
+                channel.task.cancel()
+                channel.task = None
+        self._metrics.streams.dec()
+        self._open[watcher.token_id] -= 1
+        if self._open[watcher.token_id] <= 0:
+            del self._open[watcher.token_id]
+
+    def close(self) -> None:
+        self._closed = True
+        for channel in self._channels:
+            for watcher in channel.watchers:
+                watcher.end()
+
+    async def _catch_up(self, channel: _Channel, watcher: Watcher, last_event_id: str | None) -> None:
+        async with channel.lock:
+            channel.watchers.add(watcher)
+            if channel.task is None:
+                subscribed = asyncio.Event()
+                channel.task = asyncio.create_task(self._pump(channel, subscribed), name="stream")
+                # What changes from here on the pump will tell, once the lock is free.
+                await subscribed.wait()
+            place = self._place()
+            reset = _reset(place)
+            watcher.offer(b"retry: 2000\n\n", reset)
+            if last_event_id is None:
+                watcher.offer(_tick(place), reset)
+                return
+            missed = self._missed(last_event_id)
+            jobs = None if missed is None else await self._read_missed(watcher.watch, missed)
+            encoded = {job.id: encode(brief_job_json(job)) for job in jobs or ()}
+            message = None if jobs is None else _message(channel.batch, jobs, encoded, last_event_id, place)
+            watcher.offer(reset if message is None else message or _tick(place), reset)
+
+    def _place(self) -> str:
+        return f"{self._core.changes.epoch}:{self._core.changes.position}"
+
+    def _missed(self, last_event_id: str) -> frozenset[JobId] | None:
+        epoch, _, position = last_event_id.partition(":")
+        if not (position.isascii() and position.isdecimal() and len(position) < 20):
+            return None
+        return self._core.changes.since(epoch, int(position))
+
+    async def _read_missed(self, watch: Watch, missed: frozenset[JobId]) -> list[Job] | None:
+        ids = missed if watch.job is None else missed & {JobId(watch.job)}
+        if len(ids) > MOST_READ:
+            return None
+        return [job for job in await self._read(ids) if watch.wants(job, self._housekeeping)]
+
+    async def _read(self, ids: Collection[JobId]) -> list[Job]:
+        found: list[Job] = []
+        listed = sorted(ids)
+        for start in range(0, len(listed), READ_AT_ONCE):
+            found += await reading.jobs(self._core.db, listed[start : start + READ_AT_ONCE])
+        return found
+
+    async def _pump(self, channel: _Channel, subscribed: asyncio.Event) -> None:
+        async with self._core.changes.subscribe() as subscription:
+            channel.place = self._place()
+            subscribed.set()
+            while True:
+                changed = await subscription.next()
+                began = time.monotonic()
+                async with channel.lock:
+                    try:
+                        await self._tell(channel, changed)
+                    except Exception as problem:
+                        # Away from its database a replica tells nothing; it says so rather than to be silent for ever.
+                        log.warning("stream could not read changed jobs", error=f"{type(problem).__name__}: {problem}")
+                        self._reset_all(channel)
+                # A storm of changes costs at most a fifth of this process.
+                await asyncio.sleep(max(channel.seconds, 4 * (time.monotonic() - began)))
+
+    async def _tell(self, channel: _Channel, changed: Changed) -> None:
+        place = f"{self._core.changes.epoch}:{changed.position}"
+        if changed.overflow:
+            self._reset_all(channel)
+            return
+        watches = {watcher.watch for watcher in channel.watchers}
+        named = {JobId(watch.job) for watch in watches if watch.job is not None}
+        storm = len(changed.ids) > MOST_READ
+        # During a storm only what is watched by name is read, and those who watch more load their page again.
+        only_named = storm or all(watch.job is not None for watch in watches)
+        jobs = await self._read(changed.ids & named if only_named else changed.ids)
+        encoded: dict[JobId, bytes] = {}
+        messages: dict[Watch, bytes | None] = {}
+        for watch in watches:
+            if storm and watch.job is None:
+                messages[watch] = None
+                continue
+            wanted = [job for job in jobs if watch.wants(job, self._housekeeping)]
+            for job in wanted:
+                if job.id not in encoded:
+                    encoded[job.id] = encode(brief_job_json(job))
+            messages[watch] = _message(channel.batch, wanted, encoded, channel.place, place)
+        reset = _reset(place)
+        for watcher in list(channel.watchers):
+            message = messages[watcher.watch]
+            if message != b"":
+                watcher.offer(reset if message is None else message, reset)
+        channel.place = place
+
+    def _reset_all(self, channel: _Channel) -> None:
+        channel.place = self._place()
+        reset = _reset(channel.place)
+        for watcher in list(channel.watchers):
+            watcher.offer(reset, reset)
+
+
+def _message(batch: bool, jobs: Sequence[Job], encoded: Mapping[JobId, bytes], before: str, place: str) -> bytes | None:
+    """What to send for these jobs; empty for none, None when it must be a reset."""
+    if not jobs:
+        return b""
+    if not batch:
+        last = len(jobs) - 1
+        return b"".join(
+            b"id: %b\nevent: job\ndata: %b\n\n" % ((place if n == last else before).encode(), encoded[job.id])
+            for n, job in enumerate(jobs)
+        )
+    if len(jobs) > MOST_IN_BATCH:
+        return None
+    return b'id: %b\nevent: jobs\ndata: {"jobs":[%b]}\n\n' % (
+        place.encode(),
+        b",".join(encoded[job.id] for job in jobs),
+    )
+
+
+def _reset(place: str) -> bytes:
+    return b"id: %b\nevent: reset\ndata: {}\n\n" % place.encode()
+
+
+def _tick(place: str) -> bytes:
+    """Moves the place without telling anything: events need data, an id alone is none."""
+    return b"id: %b\n\n" % place.encode()

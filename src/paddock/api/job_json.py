@@ -1,0 +1,180 @@
+"""A job as JSON: the one function every route and the stream show jobs with.
+
+`job_json` is the whole job. `brief_job_json` leaves out what may be large (payload, saved, result, errors): lists and
+streams hold a thousand of them at a time.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from paddock.jobs.kinds import Kind, Kinds
+from paddock.jobs.model import Job, JobId
+from paddock.log import MASK, SECRET_NAME, scrub
+
+EXAMPLE_ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
+
+
+class BriefJob(BaseModel):
+    """A job without its payload, saved state, result and errors."""
+
+    model_config = ConfigDict(title="BriefJob")
+
+    id: UUID = Field(examples=[EXAMPLE_ID])
+    kind: str
+    status: str
+    priority: int
+    owner: str
+    role: str | None
+    tags: list[str]
+    report: dict[str, Any] | None
+    error_code: str | None
+    error_message: str | None
+    due_at: datetime | None
+    visible_at: datetime | None
+    attempt_id: UUID | None
+    ended_by: UUID | None
+    session_id: UUID | None
+    claimed_by: str | None
+    claimed_at: datetime | None
+    turn_count: int
+    failure_count: int
+    cluster_count: int
+    lost_count: int
+    attempt_count: int
+    waiting_on: str | None
+    lock_key: str | None
+    group_id: UUID | None
+    retry_of: UUID | None
+    retried_by: UUID | None
+    cleanup_of: UUID | None
+    schedule: str | None
+    created_at: datetime
+    started_at: datetime | None
+    submitted_at: datetime | None
+    completed_at: datetime | None
+    run_seconds: float
+    wait_seconds: float
+    links: dict[str, str]
+
+
+class WholeJob(BriefJob):
+    """A job as `GET /api/jobs/{id}` shows it."""
+
+    model_config = ConfigDict(title="Job")
+
+    payload: dict[str, Any]
+    saved: dict[str, Any] | None
+    result: Any
+    errors: list[dict[str, Any]]
+
+
+BRIEF = tuple(name for name in BriefJob.model_fields if name != "links")
+
+
+def brief_job_json(job: Job) -> dict[str, Any]:
+    shown = {name: getattr(job, name) for name in BRIEF}
+    shown["links"] = links(job)
+    return shown
+
+
+def job_json(job: Job, kinds: Kinds) -> dict[str, Any]:
+    return {
+        **brief_job_json(job),
+        "payload": masked(job.payload),
+        "saved": public_saved(job.saved, kinds.get(job.kind)),
+        "result": job.result,
+        "errors": job.errors,
+    }
+
+
+def public_saved(saved: Mapping[str, Any] | None, kind: Kind | None) -> dict[str, Any] | None:
+    """Saved state holds capability URLs and upload ids: a person sees only what the kind names."""
+    if saved is None or kind is None:
+        return None
+    shown = {name: masked(saved[name]) for name in kind.public_saved if name in saved}
+    return shown or None
+
+
+def masked(value: Any) -> Any:
+    """Payloads name secrets and should hold none; one that does must not come back. Depth is bounded at submission."""
+    if isinstance(value, str):
+        return scrub(value, limit=len(value))
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if isinstance(inner, str) and SECRET_NAME.search(key) else masked(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [masked(inner) for inner in value]
+    return value
+
+
+def links(job: Job) -> dict[str, str]:
+    own = location(job.id)
+    found = {"self": own, "timeline": f"{own}/timeline", "logs": f"{own}/logs"}
+    if job.ended:
+        if job.status != "completed" and job.retried_by is None:
+            found["retry"] = f"{own}/retry"
+    else:
+        found["cancel"] = f"{own}/cancel"
+    if job.group_id is not None:
+        found["group"] = f"/api/groups/{job.group_id}"
+    for name in ("retry_of", "retried_by", "cleanup_of"):
+        related = getattr(job, name)
+        if related is not None:
+            found[name] = location(related)
+    return found
+
+
+def location(id: JobId) -> str:
+    return f"/api/jobs/{id}"
+
+
+EXAMPLE: dict[str, Any] = {
+    "id": EXAMPLE_ID,
+    "kind": "probe",
+    "status": "claimed",
+    "priority": 3,
+    "owner": "ada",
+    "role": None,
+    "tags": ["demo"],
+    "report": {"percent": 40, "phase": "turn 2 of 5"},
+    "error_code": None,
+    "error_message": None,
+    "due_at": "2026-11-15T09:30:00.000000Z",
+    "visible_at": "2026-11-15T09:31:05.120000Z",
+    "attempt_id": "6b1f3f0e-6f2b-4d0c-9c59-9f4f6a2f6f10",
+    "ended_by": None,
+    "session_id": "0d0f5d0a-8a1c-4a55-b6a1-0f6d6f1a2b3c",
+    "claimed_by": "worker-1",
+    "claimed_at": "2026-11-15T09:30:00.012000Z",
+    "turn_count": 2,
+    "failure_count": 0,
+    "cluster_count": 0,
+    "lost_count": 0,
+    "attempt_count": 1,
+    "waiting_on": None,
+    "lock_key": None,
+    "group_id": None,
+    "retry_of": None,
+    "retried_by": None,
+    "cleanup_of": None,
+    "schedule": None,
+    "created_at": "2026-11-15T09:29:59.998000Z",
+    "started_at": "2026-11-15T09:30:00.012000Z",
+    "submitted_at": None,
+    "completed_at": None,
+    "run_seconds": 1.2,
+    "wait_seconds": 0.014,
+    "links": {
+        "self": f"/api/jobs/{EXAMPLE_ID}",
+        "timeline": f"/api/jobs/{EXAMPLE_ID}/timeline",
+        "logs": f"/api/jobs/{EXAMPLE_ID}/logs",
+        "cancel": f"/api/jobs/{EXAMPLE_ID}/cancel",
+    },
+}
+WHOLE_EXAMPLE: dict[str, Any] = {**EXAMPLE, "payload": {"turns": 5}, "saved": None, "result": None, "errors": []}

@@ -1,0 +1,1 @@
+"""The public routes, one file per noun. A route only translates."""

@@ -1,0 +1,155 @@
+"""Ending, repeating and hurrying jobs: one at a time, or all that match a filter."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paddock.api.auth import Asking
+from paddock.api.documenting import documented
+from paddock.api.errors import ApiError, not_found
+from paddock.api.guard import guarded_router
+from paddock.api.idempotency import KeyHeader, key_of, once
+from paddock.api.ids import optional_id
+from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
+from paddock.api.pagination import answer
+from paddock.api.plane import Plane, ThePlane
+from paddock.api.routes.jobs import visible_job
+from paddock.api.tokens import Caller
+from paddock.jobs import reading
+from paddock.jobs.filtering import Filter
+from paddock.jobs.model import Job
+
+COUNTED_EXACTLY = 10_000
+
+router = guarded_router("jobs")
+
+Words = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class Reason(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "wrong table"}]})
+
+    reason: Annotated[str, StringConstraints(max_length=500)] | None = None
+
+
+class FilterBody(BaseModel):
+    """As in `GET /api/jobs`. Bounded by the moment of asking: jobs made later do not match."""
+
+    model_config = ConfigDict(extra="forbid", title="JobFilter")
+
+    kind: Words | None = None
+    status: Words | list[Words] | None = None
+    owner: Words | None = None
+    group: Words | None = None
+    worker: Words | None = None
+    tag: Words | None = None
+    error_code: Words | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    q: Words | None = None
+    schedule: Words | None = None
+
+
+class BulkBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"filter": {"kind": "probe", "status": "failed"}, "dry_run": True}]},
+    )
+
+    filter: FilterBody = Field(default_factory=FilterBody)
+    all: bool = Field(default=False, description="Must be true when the filter leaves nothing out.")
+    dry_run: bool = Field(default=False, description="Only count.")
+    reason: Annotated[str, StringConstraints(max_length=500)] | None = None
+
+
+@router.post(
+    "/api/jobs/cancel",
+    status_code=202,
+    summary="Cancel all jobs that match",
+    responses=documented(WHOLE_EXAMPLE, WholeJob, status=202, description="A job of kind `bulk` does it in chunks."),
+)
+async def cancel_jobs(
+    request: Request, body: BulkBody, plane: ThePlane, caller: Asking, key: KeyHeader = None
+) -> Response:
+    return await _bulk(request, "cancel", body, plane, caller, key)
+
+
+@router.post(
+    "/api/jobs/retry",
+    status_code=202,
+    summary="Retry all ended jobs that match",
+    responses=documented(WHOLE_EXAMPLE, WholeJob, status=202, description="A job of kind `bulk` does it in chunks."),
+)
+async def retry_jobs(
+    request: Request, body: BulkBody, plane: ThePlane, caller: Asking, key: KeyHeader = None
+) -> Response:
+    return await _bulk(request, "retry", body, plane, caller, key)
+
+
+async def _bulk(
+    request: Request,
+    action: Literal["cancel", "retry"],
+    body: BulkBody,
+    plane: Plane,
+    caller: Caller,
+    key: str | None,
+) -> Response:
+    asked = _filter(body.filter, caller)
+    if body.dry_run:
+        n = await reading.count(plane.core.db, asked, at_most=COUNTED_EXACTLY)
+        shown: Any = n if n <= COUNTED_EXACTLY else f"{COUNTED_EXACTLY:,}+"
+        return answer({"dry_run": True, "action": action, "count": shown})
+    raise NotImplementedError
+
+
+def _filter(body: FilterBody, caller: Caller) -> Filter:
+    raise NotImplementedError
+
+
+@router.post(
+    "/api/jobs/{job_id}/cancel",
+    summary="Cancel a job",
+    responses=documented({**WHOLE_EXAMPLE, "status": "cancelled"}, WholeJob),
+)
+async def cancel_job(job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    reason = None if body is None else body.reason
+    verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
+    if verdict == "finished":
+        raise ApiError(409, "already_finished", "The job has ended already; nothing was cancelled.")
+    if verdict == "unknown":
+        raise not_found("job")
+    return answer(job_json(await plane.core.job(job.id) or job, plane.core.kinds))
+
+
+@router.post(
+    "/api/jobs/{job_id}/retry",
+    status_code=202,
+    summary="Run an ended job again, as a new job",
+    responses=documented(WHOLE_EXAMPLE, WholeJob, status=202, description="The new job; `retry_of` is the old one."),
+)
+async def retry_job(
+    job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None, key: KeyHeader = None
+) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    reason = None if body is None else body.reason
+    idempotency = key_of(caller, f"POST /api/jobs/{job.id}/retry", key, reason)
+
+    async def retry() -> Job:
+        return await plane.core.retry(job.id, actor=caller.actor, reason=reason)
+
+    new = await once(plane.core.db, idempotency, retry)
+    return answer(job_json(new, plane.core.kinds), 202, {"Location": location(new.id)})
+
+
+@router.post(
+    "/api/jobs/{job_id}/run-now",
+    summary="Make a job that waits for its time due now",
+    responses=documented(WHOLE_EXAMPLE, WholeJob),
+)
+async def run_now(job_id: str, plane: ThePlane, caller: Asking) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    now = await plane.core.run_now(job.id, actor=caller.actor)
+    return answer(job_json(now, plane.core.kinds))

@@ -1,0 +1,208 @@
+"""Looking at jobs: lists, counts, one job, its timeline and its log."""
+
+import asyncio
+import contextlib
+import time
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import AwareDatetime
+from starlette.responses import Response
+
+from paddock.api.auth import Asking
+from paddock.api.documenting import documented, documented_page
+from paddock.api.errors import not_found
+from paddock.api.guard import guarded_router
+from paddock.api.ids import optional_id, path_id
+from paddock.api.job_json import EXAMPLE, WHOLE_EXAMPLE, BriefJob, WholeJob, brief_job_json, job_json
+from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
+from paddock.api.plane import Plane, ThePlane
+from paddock.api.tokens import Caller
+from paddock.jobs import logs, reading
+from paddock.jobs.filtering import Filter
+from paddock.jobs.model import Job, JobId
+
+LONGEST_WAIT = 30.0
+# A change whose message was lost on its way between replicas is seen this much later.
+LOOK_AGAIN_SECONDS = 5.0
+
+router = guarded_router("jobs")
+
+Text = Annotated[str | None, Query(min_length=1, max_length=500)]
+Time = Annotated[AwareDatetime | None, Query(examples=["2026-11-15T00:00:00Z"])]
+
+ENTRY_EXAMPLE = {
+    "at": "2026-11-15T09:30:00.012000Z",
+    "event": "claimed",
+    "from": "pending",
+    "to": "claimed",
+    "attempt_id": "6b1f3f0e-6f2b-4d0c-9c59-9f4f6a2f6f10",
+    "worker": "worker-1",
+    "actor": None,
+    "reason": None,
+    "claimed_at": None,
+    "error": None,
+    "count": 1,
+    "until": None,
+}
+
+
+@router.get(
+    "/api/jobs",
+    summary="List jobs, newest first",
+    responses=documented_page(EXAMPLE, BriefJob, searched_back_to=None),
+)
+async def list_jobs(
+    plane: ThePlane,
+    caller: Asking,
+    kind: Text = None,
+    status: Annotated[list[str] | None, Query(description="One or several, also with commas.", max_length=20)] = None,
+    owner: Text = None,
+    group: Text = None,
+    worker: Text = None,
+    tag: Text = None,
+    error_code: Text = None,
+    since: Time = None,
+    until: Time = None,
+    q: Annotated[str | None, Query(min_length=1, max_length=500, description="Id prefix, or error text.")] = None,
+    schedule: Text = None,
+    housekeeping: Annotated[bool, Query(description="With the control plane's own upkeep.")] = False,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    if owner is not None and not caller.sees(owner):
+        return page([], None, searched_back_to=None)
+    asked = Filter(
+        kind=kind,
+        status=split(status),
+        owner=caller.scope or owner,
+        group=optional_id(group, "group"),
+        worker=worker,
+        tag=tag,
+        error_code=error_code,
+        since=since,
+        until=until,
+        q=q,
+        schedule=schedule,
+        include_housekeeping=housekeeping or kind is not None or schedule is not None,
+    )
+    found = await reading.page(plane.core.db, asked, limit=limit, cursor=cursor)
+    return page([brief_job_json(job) for job in found.jobs], found.next_cursor, searched_back_to=found.searched_back_to)
+
+
+def split(statuses: list[str] | None) -> tuple[str, ...] | None:
+    return None if not statuses else tuple(word for status in statuses for word in status.split(",") if word) or None
+
+
+@router.get(
+    "/api/jobs/counts",
+    summary="How many jobs, by kind and status",
+    responses=documented(
+        {
+            "by_kind": {"probe": {"pending": 3, "claimed": 1, "completed": 120}},
+            "ended_since": "2026-11-14T09:30:00Z",
+            "sampled_at": "2026-11-15T09:30:00Z",
+            "complete": True,
+        }
+    ),
+)
+async def count_jobs(plane: ThePlane, caller: Asking) -> Response:
+    found = await reading.counts(plane.core.db, caller.scope)
+    return answer(
+        {
+            "by_kind": found.by_kind,
+            "ended_since": found.ended_since,
+            "sampled_at": found.sampled_at,
+            "complete": found.complete,
+        }
+    )
+
+
+@router.get(
+    "/api/jobs/{job_id}",
+    summary="One job; with wait, once it has ended",
+    responses=documented(WHOLE_EXAMPLE, WholeJob),
+)
+async def get_job(
+    job_id: str,
+    plane: ThePlane,
+    caller: Asking,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for its end.")] = 0,
+) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    if wait and not job.ended:
+        job = await _ended(plane, job, wait)
+    return answer(job_json(job, plane.core.kinds))
+
+
+async def visible_job(plane: Plane, caller: Caller, text: str) -> Job:
+    job = await plane.core.job(JobId(path_id(text, "job")))
+    if job is None or not caller.sees(job.owner):
+        raise not_found("job")
+    return job
+
+
+async def _ended(plane: Plane, job: Job, seconds: float) -> Job:
+    """The job when it has ended, or as it is when time is up or this process stops."""
+    deadline = time.monotonic() + seconds
+    closing = asyncio.create_task(plane.closing.wait())
+    try:
+        while not job.ended and not closing.done() and (left := deadline - time.monotonic()) > 0:
+            # Watched before it is read: an end in between must not be missed.
+            changed = asyncio.create_task(plane.core.changes.wait_for(job.id, min(left, LOOK_AGAIN_SECONDS)))
+            await asyncio.sleep(0)
+            try:
+                job = await plane.core.job(job.id) or job
+                if not job.ended:
+                    await asyncio.wait((changed, closing), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await changed
+        return job if job.ended else await plane.core.job(job.id) or job
+    finally:
+        closing.cancel()
+
+
+@router.get(
+    "/api/jobs/{job_id}/timeline",
+    summary="What happened to a job, oldest first",
+    responses=documented_page(ENTRY_EXAMPLE),
+)
+async def get_timeline(job_id: str, plane: ThePlane, caller: Asking) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    return page(await reading.timeline(plane.core.db, job.id), None)
+
+
+@router.get(
+    "/api/jobs/{job_id}/logs",
+    summary="The tail of what the handler logged",
+    responses=documented(
+        {
+            "chunks": [
+                {
+                    "at": "2026-11-15T09:30:01Z",
+                    "attempt_id": "6b1f3f0e-6f2b-4d0c-9c59-9f4f6a2f6f10",
+                    "seq": 1,
+                    "lines": "info turn 1 of 3\n",
+                    "dropped_bytes": 0,
+                }
+            ],
+            "after": "AAYl...",
+            "cut": False,
+            "dropped_bytes": 0,
+        }
+    ),
+)
+async def get_logs(
+    job_id: str,
+    plane: ThePlane,
+    caller: Asking,
+    after: Annotated[
+        str | None, Query(max_length=200, description="`after` of the answer before: what came since.")
+    ] = None,
+    limit_bytes: Annotated[int, Query(ge=1, le=logs.KEPT_BYTES, alias="bytes")] = logs.KEPT_BYTES,
+) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    tail = await logs.tail(plane.core.db, job.id, after, limit_bytes)
+    return answer({"chunks": tail.chunks, "after": tail.after, "cut": tail.cut, "dropped_bytes": tail.dropped_bytes})

@@ -1,0 +1,142 @@
+"""Making work: `POST /api/jobs` and its list form."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Header
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paddock import tracing
+from paddock.api.auth import Asking
+from paddock.api.documenting import documented
+from paddock.api.errors import ApiError, invalid_field
+from paddock.api.guard import guarded_router
+from paddock.api.idempotency import KeyHeader, key_of
+from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
+from paddock.api.pagination import answer
+from paddock.api.plane import Plane, ThePlane
+from paddock.api.tokens import Caller, may_use
+from paddock.jobs.enqueueing import MAX_BATCH
+from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, NewJob
+
+router = guarded_router("jobs")
+
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
+EngineRole = Annotated[
+    str | None, Header(alias="X-Use-Case-Id", max_length=200, description="The engine role to run under.")
+]
+
+
+class JobBody(BaseModel):
+    """What to run. Lock, group, limits and roles come from the kind, never from here."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        title="NewJob",
+        json_schema_extra={"examples": [{"kind": "probe", "payload": {"turns": 3}, "priority": 3, "tags": ["demo"]}]},
+    )
+
+    kind: str = Field(min_length=1, max_length=200)
+    payload: dict[str, Any] = Field(default_factory=dict)
+    priority: int = Field(default=NORMAL, ge=URGENT, le=LOW, strict=True, description="1 urgent .. 4 low; 3 is normal.")
+    run_at: AwareDatetime | None = Field(default=None, description="Not before this time.")
+    tags: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS)
+
+
+class BatchBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        title="NewJobs",
+        json_schema_extra={"examples": [{"jobs": [{"kind": "probe", "payload": {"turns": 1}}]}]},
+    )
+
+    jobs: list[JobBody] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+@router.post(
+    "/api/jobs",
+    status_code=202,
+    summary="Submit a job",
+    responses=documented(WHOLE_EXAMPLE, WholeJob, status=202, description="Accepted; `Location` is the job."),
+)
+async def submit_job(
+    request: Request, body: JobBody, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: EngineRole = None
+) -> Response:
+    check_engine_role(caller, role)
+    new = new_job(plane, caller, body, role)
+    idempotency = key_of(caller, "POST /api/jobs", key, [await request.json(), role])
+    submitted = await plane.core.submit([new], idempotency=idempotency)
+    [job] = submitted.jobs
+    return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
+
+
+@router.post(
+    "/api/jobs/batch",
+    status_code=202,
+    summary="Submit up to 1,000 jobs in one transaction",
+    responses=documented([WHOLE_EXAMPLE], list[WholeJob], status=202, description="All accepted, in their order."),
+)
+async def submit_batch(
+    request: Request, body: BatchBody, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: EngineRole = None
+) -> Response:
+    check_engine_role(caller, role)
+    new = [new_job(plane, caller, item, role) for item in body.jobs]
+    idempotency = key_of(caller, "POST /api/jobs/batch", key, [await request.json(), role])
+    submitted = await plane.core.submit(new, idempotency=idempotency)
+    return answer([job_json(job, plane.core.kinds) for job in submitted.jobs], 202)
+
+
+def new_job(plane: Plane, caller: Caller, body: JobBody, role: str | None) -> NewJob:
+    check_kind(plane, caller, body.kind)
+    if body.priority < NORMAL and not caller.operator:
+        raise ApiError(
+            403,
+            "priority_not_allowed",
+            "Priority above normal (1 and 2) needs the role ops.",
+            hint="Leave priority out, or use 3 or 4.",
+        )
+    return NewJob(
+        body.kind,
+        body.payload,
+        owner=caller.owner,
+        role=role,
+        priority=body.priority,
+        run_at=_storable(body.run_at),
+        tags=body.tags,
+        traceparent=tracing.inject(),
+    )
+
+
+def check_kind(plane: Plane, caller: Caller, name: str) -> None:
+    """An unknown kind is the core's to refuse. An internal one looks the same to those who may not know of it."""
+    kind = plane.core.kinds.get(name)
+    if kind is None:
+        return
+    if kind.submit is None:
+        raise ApiError(403, "kind_internal", f"Kind '{name}' is internal: only Paddock itself makes such jobs.")
+    if caller.role not in kind.submit and caller.role != "admin":
+        raise ApiError(
+            403,
+            "kind_not_allowed",
+            f"A token of role '{caller.role}' may not submit kind '{name}'.",
+            details={"roles": sorted(kind.submit)},
+        )
+
+
+def check_engine_role(caller: Caller, role: str | None) -> None:
+    if role is not None and not may_use(caller.engine_roles, role):
+        raise ApiError(
+            403,
+            "engine_role_not_allowed",
+            "This token may not use the engine role that X-Use-Case-Id names.",
+            hint="Ask for the role to be granted to your token, or send another.",
+        )
+
+
+def _storable(time: datetime | None) -> datetime | None:
+    """Years at both ends that a time zone would carry out of what Python and PostgreSQL can hold."""
+    if time is not None and not 1970 <= time.year <= 9000:
+        raise invalid_field("run_at", "Choose a time between the years 1970 and 9000.")
+    return time

@@ -1,0 +1,135 @@
+"""How a browser signs in: with a token, or with a one-time link; what it keeps is a cookie with a session id.
+
+The session dies with its token. The cookie is HttpOnly and SameSite=Lax (a pager's link must work), Secure under https.
+Lax lets other sites make top-level GETs only; every change also needs the CSRF token and the right Origin. The
+link's code is taken by POST: a mail scanner that follows links must not use it up.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from paddock.api.errors import ApiError
+from paddock.api.tokens import SQL, Caller, Tokens, hashed
+from paddock.db.pool import Transaction
+
+COOKIE = "paddock_session"
+# A browser takes this name only from https, for the whole host: no neighbour on a subdomain can set it.
+SECURE_COOKIE = "__Host-paddock_session"
+CSRF_HEADER = "x-csrf-token"
+SESSION_LASTS = timedelta(hours=24)
+LINK_LASTS = timedelta(minutes=5)
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class WebSession:
+    id: str
+    csrf: str
+    expires_at: datetime
+
+
+async def create_link(tokens: Tokens, token_id: UUID) -> str:
+    """The code of a link that signs in once, as that token, within five minutes."""
+    code = secrets.token_urlsafe(24)
+    async with tokens.db.transaction() as tx:
+        await tx.execute(SQL["prune_links"])
+        await tx.execute(SQL["insert_link"], hashed(code), token_id, LINK_LASTS)
+    return code
+
+
+async def exchange_link(tokens: Tokens, code: str) -> WebSession | None:
+    async with tokens.db.transaction() as tx:
+        token_id = await tx.fetchval(SQL["take_link"], hashed(code))
+        return None if token_id is None else await _start(tx, token_id)
+
+
+async def sign_in(tokens: Tokens, secret: str) -> WebSession | None:
+    caller = await tokens.by_secret(secret)
+    if caller is None:
+        return None
+    async with tokens.db.transaction() as tx:
+        return await _start(tx, caller.token_id)
+
+
+async def sign_out(tokens: Tokens, session_id: str) -> None:
+    async with tokens.db.transaction() as tx:
+        await tx.execute(SQL["end_web_session"], hashed(session_id))
+    tokens.forget()
+
+
+async def _start(tx: Transaction, token_id: UUID) -> WebSession | None:
+    """None for a token that is no longer good, and for workers, who have nothing to look at."""
+    await tx.execute(SQL["prune_web_sessions"])
+    id, csrf = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    expires_at = await tx.fetchval(SQL["insert_web_session"], hashed(id), token_id, csrf, SESSION_LASTS)
+    return None if expires_at is None else WebSession(id, csrf, expires_at)
+
+
+def is_secure(connection: HTTPConnection) -> bool:
+    public_url = connection.app.state.plane.config.public_url
+    return connection.url.scheme == "https" or (public_url is not None and public_url.startswith("https:"))
+
+
+def set_cookie(response: Response, connection: HTTPConnection, session: WebSession) -> None:
+    secure = is_secure(connection)
+    response.set_cookie(
+        SECURE_COOKIE if secure else COOKIE,
+        session.id,
+        expires=session.expires_at,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_cookie(response: Response, connection: HTTPConnection) -> None:
+    secure = is_secure(connection)
+    name = SECURE_COOKIE if secure else COOKIE
+    response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def session_id(connection: HTTPConnection) -> str | None:
+    return connection.cookies.get(SECURE_COOKIE if is_secure(connection) else COOKIE)
+
+
+def check_change(connection: HTTPConnection, caller: Caller, csrf: str | None) -> None:
+    """Refuses a change that another site made this browser send. Forms pass their `csrf` field, scripts the header."""
+    check_same_origin(connection)
+    if caller.csrf is None or csrf is None or not hmac.compare_digest(caller.csrf.encode(), csrf.encode()):
+        raise ApiError(
+            403,
+            "csrf_failed",
+            "The request lacks this session's CSRF token.",
+            hint="Reload the page, or use a bearer token.",
+        )
+
+
+def check_same_origin(connection: HTTPConnection) -> None:
+    """By Sec-Fetch-Site, which pages cannot forge; by Origin where a browser does not send that."""
+    if not is_same_origin(connection.headers, allowed_origins(connection)):
+        raise ApiError(403, "cross_site", "Another site sent this request.", hint="Open Paddock itself and try again.")
+
+
+def allowed_origins(connection: HTTPConnection) -> frozenset[str]:
+    public_url = connection.app.state.plane.config.public_url
+    host = connection.headers.get("host", "")
+    own = {f"{connection.url.scheme}://{host}"}
+    return frozenset(own if public_url is None else own | {public_url})
+
+
+def is_same_origin(headers: Mapping[str, str], origins: frozenset[str]) -> bool:
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is not None:
+        return origin.rstrip("/") in origins
+    return site is not None

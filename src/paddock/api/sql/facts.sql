@@ -1,0 +1,44 @@
+-- name: events_page (relaxed)
+SELECT id, type, subject, version, owner, data, at FROM events
+WHERE ($1::text IS NULL OR owner = $1)
+  AND ($2::uuid IS NULL OR id < $2)
+  AND ($3::text IS NULL OR subject = $3)
+  AND ($4::text IS NULL OR type = $4)
+ORDER BY id DESC LIMIT $5;
+
+-- name: event (relaxed)
+SELECT id, type, subject, version, owner, data, at FROM events WHERE id = $1;
+
+-- name: deliveries_of_event (relaxed)
+-- $2: only those of this owner's webhooks. What another's webhook was told is another's work.
+SELECT d.webhook_id, d.job_id, d.created_at, w.url, w.owner, w.active
+FROM deliveries d LEFT JOIN webhooks w ON w.id = d.webhook_id
+WHERE d.event_id = $1 AND ($2::text IS NULL OR w.owner = $2)
+ORDER BY d.job_id DESC LIMIT 1000;
+
+-- name: webhooks_told (durable)
+-- The live subscriptions an event went to, or the one named by $3, which need not have heard it before.
+SELECT w.id, w.owner FROM webhooks w
+WHERE ($2::text IS NULL OR w.owner = $2) AND w.active
+  AND CASE WHEN $3::uuid IS NULL
+           THEN w.id IN (SELECT d.webhook_id FROM deliveries d WHERE d.event_id = $1)
+           ELSE w.id = $3 END
+ORDER BY w.id LIMIT 1000;
+
+-- name: webhooks_page (relaxed)
+SELECT id, owner, all_owners, url, types, active, created_at FROM webhooks
+WHERE ($1::text IS NULL OR owner = $1) AND ($2::uuid IS NULL OR id < $2)
+ORDER BY id DESC LIMIT $3;
+
+-- name: webhook (relaxed)
+SELECT id, owner, all_owners, url, types, active, created_at FROM webhooks WHERE id = $1;
+
+-- name: count_webhooks (durable)
+SELECT count(*) FROM webhooks WHERE owner = $1;
+
+-- name: insert_webhook (durable)
+INSERT INTO webhooks (owner, all_owners, url, types, secret) VALUES ($1, $2, $3, $4, $5)
+RETURNING id, owner, all_owners, url, types, active, created_at;
+
+-- name: delete_webhook (durable)
+DELETE FROM webhooks WHERE id = $1 RETURNING id, owner, all_owners, url, types, active, created_at;

@@ -1,0 +1,101 @@
+"""The app in this process, and a client for each role. `ada` and `bob` are analysts; neither may learn of the other."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from paddock.api.access import Role
+from paddock.api.app import create_app
+from paddock.api.tokens import NewToken, Tokens, everything
+from paddock.config import Config
+from paddock.jobs.core import Core
+
+BASE = "http://paddock.test"
+
+
+@dataclass
+class Clients:
+    """An HTTP client for each caller, by name."""
+
+    app: FastAPI
+    secrets: dict[str, str] = field(default_factory=dict)
+    opened: dict[str, httpx2.AsyncClient] = field(default_factory=dict)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def tokens(self) -> Tokens:
+        tokens: Tokens = self.app.state.plane.tokens
+        return tokens
+
+    async def token(self, name: str, role: Role, **fields: object) -> str:
+        new = everything(name, role) if not fields else NewToken(name=name, role=role, owner=name, **fields)  # type: ignore[arg-type]
+        _, secret = await self.tokens.create(new, actor="test")
+        self.secrets[name] = secret
+        return secret
+
+    async def __call__(self, name: str) -> httpx2.AsyncClient:
+        if name not in self.opened:
+            headers = {"Authorization": f"Bearer {self.secrets[name]}"} if name in self.secrets else {}
+            client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=BASE, headers=headers)
+            self.opened[name] = await self.stack.enter_async_context(client)
+        return self.opened[name]
+
+
+@pytest.fixture
+def config() -> Config:
+    return Config()
+
+
+@pytest.fixture
+def app(core: Core, config: Config) -> FastAPI:
+    return create_app(core, config)
+
+
+@pytest.fixture
+async def clients(app: FastAPI) -> AsyncIterator[Clients]:
+    made = Clients(app)
+    async with made.stack:
+        await made.token("ada", "analyst")
+        await made.token("bob", "analyst")
+        await made.token("grace", "ops")
+        await made.token("root", "admin")
+        await made.token("worker", "worker")
+        yield made
+
+
+@pytest.fixture
+async def ada(clients: Clients) -> httpx2.AsyncClient:
+    return await clients("ada")
+
+
+@pytest.fixture
+async def bob(clients: Clients) -> httpx2.AsyncClient:
+    return await clients("bob")
+
+
+@pytest.fixture
+async def grace(clients: Clients) -> httpx2.AsyncClient:
+    return await clients("grace")
+
+
+@pytest.fixture
+async def root(clients: Clients) -> httpx2.AsyncClient:
+    return await clients("root")
+
+
+@pytest.fixture
+async def worker(clients: Clients) -> httpx2.AsyncClient:
+    return await clients("worker")
+
+
+@pytest.fixture
+async def stranger(clients: Clients) -> httpx2.AsyncClient:
+    """Without a token."""
+    return await clients("stranger")
+
+
+Connect = Callable[[str], httpx2.AsyncClient]
