@@ -47,6 +47,7 @@ class Filter:
     q: str | None = None
     schedule: str | None = None
     include_housekeeping: bool = False
+    include_cleanups: bool = True
     ids: tuple[JobId, ...] | None = None
 
     @property
@@ -101,9 +102,7 @@ class Filter:
     def to_json(self) -> dict[str, Any]:
         """Only what narrows, as values JSON has."""
         return {
-            field.name: _plain(value)
-            for field in fields(self)
-            if (value := getattr(self, field.name)) is not None and value is not False
+            field.name: _plain(value) for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
 
     @classmethod

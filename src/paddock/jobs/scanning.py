@@ -98,6 +98,7 @@ class Scan:
             or asked.ids is not None
             or asked.id_prefix is not None,
             want,
+            asked.include_cleanups,
         ]
 
 

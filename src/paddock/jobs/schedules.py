@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import orjson
+import structlog
 from pydantic import ValidationError
 
-from paddock.db.pool import Database, Transaction, statements
+from paddock.db.pool import Database, Statement, Transaction, statements
 from paddock.jobs.acting import audit
 from paddock.jobs.errors import Draining, Refused
 from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, JobId, JsonObject, NewJob
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
 SQL = statements("paddock.jobs.sql", "schedules.sql")
+log = structlog.get_logger()
 AT_ONCE = 20
 NAME = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}\Z")
 CHANGEABLE = frozenset({"kind", "payload", "every", "cron", "timezone", "priority", "tags", "enabled"})
@@ -151,25 +153,29 @@ async def run_due(core: "Core") -> int:
     made = 0
     async with core.db.transaction() as tx:
         draining = await tx.fetchval(SQL["draining"])
-        for row in await tx.fetch(SQL["due_schedules"], AT_ONCE, draining):
+        for row in await tx.fetch(SQL["due_schedules"], AT_ONCE, draining, [kind.name for kind in core.kinds]):
             made += await _run_one(core, tx, row)
     return made
 
 
 async def _run_one(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
     schedule, now = _schedule(row), row["now"]
-    next_at = next_time(
-        every=schedule.every, cron=schedule.cron, timezone=schedule.timezone, before=schedule.next_at, now=now
-    )
-    if row["still_live"]:
-        await tx.execute(SQL["schedule_skipped"], schedule.name, next_at)
-        return False
+    next_at = None
     try:
+        next_at = next_time(
+            every=schedule.every, cron=schedule.cron, timezone=schedule.timezone, before=schedule.next_at, now=now
+        )
+        if row["still_live"]:
+            await tx.execute(SQL["schedule_skipped"], schedule.name, next_at)
+            return False
         async with tx.savepoint():
             [job] = await core.enqueue(tx, [_new_job(schedule)])
-    except Refused as problem:
-        problem_text = clean_text(f"{problem.message} [{problem.code}]", 1_000)
-        await tx.execute(SQL["schedule_failed"], schedule.name, next_at, now, problem_text)
+    except Exception as problem:
+        # Whatever it is, it is this schedule's own: raised here it would hold up all others at every tick.
+        if not isinstance(problem, Refused):
+            log.exception("schedule_failed", schedule=schedule.name)
+        code = problem.code if isinstance(problem, Refused) else type(problem).__name__
+        await tx.execute(SQL["schedule_failed"], schedule.name, next_at, now, clean_text(f"{problem} [{code}]", 1_000))
         return False
     await tx.execute(SQL["schedule_ran"], schedule.name, next_at, now, job)
     return True
@@ -212,8 +218,8 @@ def _checked(core: "Core", new: NewSchedule, *, internal: bool = False) -> str:
         raise invalid("payload", str(problem)) from None
 
 
-async def _found(tx: Transaction, name: str, statement: Any = None) -> Schedule:
-    row = await tx.fetchrow(statement or SQL["schedule"], name) if NAME.match(name) else None
+async def _found(tx: Transaction, name: str, statement: Statement = SQL["schedule"]) -> Schedule:
+    row = await tx.fetchrow(statement, name) if NAME.match(name) else None
     if row is None:
         raise Refused("not_found", "There is no such schedule.", status=404)
     return _schedule(row)

@@ -42,7 +42,7 @@ WHERE error_stats.n <> excluded.n;
 -- name: roll_ended (durable)
 -- The buckets of width $4 that begin between two times, from those of width $3. Both times are multiples of $4.
 INSERT INTO job_stats (width, bucket, kind, status, n, run_seconds, wait_seconds, run_histogram, wait_histogram)
-SELECT $4, date_bin(make_interval(secs => $4), bucket, '2000-01-01Z') AS wide, kind, status, sum(n), sum(run_seconds),
+SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, status, sum(n), sum(run_seconds),
        sum(wait_seconds), {sum_run}, {sum_wait}
 FROM job_stats WHERE width = $3 AND bucket >= $1 AND bucket < $2
 GROUP BY wide, kind, status
@@ -53,7 +53,7 @@ WHERE job_stats.n <> excluded.n;
 
 -- name: roll_errors (durable)
 INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job)
-SELECT $4, date_bin(make_interval(secs => $4), bucket, '2000-01-01Z') AS wide, kind, code, sum(n),
+SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, code, sum(n),
        min(first_job::text)::uuid, max(last_job::text)::uuid
 FROM error_stats WHERE width = $3 AND bucket >= $1 AND bucket < $2
 GROUP BY wide, kind, code
@@ -64,7 +64,7 @@ WHERE error_stats.n <> excluded.n;
 -- name: roll_samples (durable)
 -- A wide bucket shows the highest of its samples: a short spike must not vanish from a long chart.
 INSERT INTO queue_stats (width, bucket, kind, pending, claimed, submitted, oldest_due_seconds)
-SELECT $4, date_bin(make_interval(secs => $4), bucket, '2000-01-01Z') AS wide, kind, max(pending), max(claimed),
+SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, max(pending), max(claimed),
        max(submitted), max(oldest_due_seconds)
 FROM queue_stats WHERE width = $3 AND bucket >= $1 AND bucket < $2
 GROUP BY wide, kind

@@ -19,6 +19,7 @@ WITH scanned AS MATERIALIZED (
       AND ($11::text IS NULL OR s.schedule = $11)
       AND ($12::uuid[] IS NULL OR s.id = ANY ($12))
       AND ($13 OR s.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping)))
+      AND ($15 OR s.cleanup_of IS NULL)
     ORDER BY id {order} LIMIT $14
 ), edge AS (
     SELECT (SELECT count(*) FROM scanned) AS looked,
@@ -65,7 +66,7 @@ j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of,
 j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wait_seconds
 
 -- name: looked_at (relaxed)
-j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule
+j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule, j.cleanup_of
 
 -- name: along (relaxed)
 -- Walks an index that is ordered by id once {guard} fixes what stands before it.

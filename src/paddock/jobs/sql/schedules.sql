@@ -1,10 +1,12 @@
 -- name: due_schedules (durable)
 -- Whoever looks first holds the row until the job is in; another replica passes over it. Held back in drain mode, but
--- for housekeeping: their next time stays as it is, and one run catches up afterwards.
+-- for housekeeping: their next time stays as it is, and one run catches up afterwards. A kind this replica does not
+-- know is left to one that does (an upgrade is under way) for ten minutes; then it is a problem to be noted.
 SELECT s.*, paddock_now() AS now,
        EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL) AS still_live
 FROM schedules s
 WHERE s.enabled AND s.next_at <= paddock_now()
+  AND (s.kind = ANY ($3::text[]) OR s.next_at < paddock_now() - interval '10 minutes')
   AND (NOT $2 OR EXISTS (SELECT FROM kinds k WHERE k.name = s.kind AND k.housekeeping))
 ORDER BY s.next_at LIMIT $1 FOR UPDATE OF s SKIP LOCKED;
 

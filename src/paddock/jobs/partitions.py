@@ -1,0 +1,97 @@
+"""History and logs in partitions by time: made ahead, dropped whole when they are too old.
+
+A row for which there is no partition yet goes to the default partition, so a finish never fails for want of one.
+Making a partition for a time that has rows there already moves them, in the same transaction, while writers wait;
+that is done only for few rows. Otherwise that stretch of time stays in the default partition, and its rows expire
+one by one.
+
+Every lock that holds up writers is waited for at most a second; the pass comes again in five minutes.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+import asyncpg
+
+from paddock.db.pool import Database, Transaction, statements
+
+SQL = statements("paddock.jobs.sql", "upkeep.sql")
+MOST_MOVED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    table: str
+    column: str
+    days: int
+    ahead: int
+
+    def beginning(self, at: datetime) -> date:
+        """Of the partition that holds this time; weeks begin on Monday."""
+        day = at.astimezone(UTC).date()
+        return day - timedelta(days=day.toordinal() - 1) % timedelta(days=self.days)
+
+
+HISTORY = Partitioned("job_history", "completed_at", days=7, ahead=2)
+LOGS = Partitioned("job_logs", "at", days=1, ahead=3)
+
+
+async def make_ahead(db: Database, what: Partitioned, now: datetime) -> int:
+    """Makes those of now and of the time to come that are missing. Returns how many it made."""
+    known = {row["begins"] for row in await db.fetch(SQL["partitions"], what.table)}
+    made = 0
+    for n in range(what.ahead + 1):
+        begins = what.beginning(now) + timedelta(days=what.days * n)
+        if begins not in known:
+            made += await _make(db, what, begins)
+    return made
+
+
+async def drop_expired(db: Database, what: Partitioned, before: datetime) -> int:
+    """Detaches and drops the partitions that hold nothing younger. A crash between the two leaves a table that
+    belongs to nothing; the next pass drops it."""
+    dropped = 0
+    for row in await db.fetch(SQL["partitions"], what.table):
+        if row["attached"]:
+            if _midnight(row["begins"] + timedelta(days=what.days)) > before:
+                continue
+            async with db.transaction() as tx:
+                await tx.execute(SQL["short_lock_wait"])
+                await tx.execute(f"ALTER TABLE {what.table} DETACH PARTITION {row['name']}")
+        async with db.transaction() as tx:
+            await tx.execute(f"DROP TABLE IF EXISTS {row['name']}")
+        dropped += 1
+    return dropped
+
+
+async def _make(db: Database, what: Partitioned, begins: date) -> bool:
+    table, column = what.table, what.column
+    name = f"{table}_{begins:%Y%m%d}"
+    start, end = _midnight(begins), _midnight(begins + timedelta(days=what.days))
+    inside = f"{column} >= '{start.isoformat()}' AND {column} < '{end.isoformat()}'"
+    async with db.transaction() as tx:
+        await tx.execute(SQL["short_lock_wait"])
+        if await _rows(tx, f"{table}_default", inside) > MOST_MOVED:
+            return False
+        await tx.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+        # From here to the commit no row can reach the default partition: one that came after the move would make
+        # ATTACH fail.
+        await tx.execute(f"LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")
+        if await _rows(tx, f"{table}_default", inside) > MOST_MOVED:
+            raise asyncpg.LockNotAvailableError("Too many rows arrived in the default partition meanwhile.")
+        await tx.execute(
+            f"WITH moved AS (DELETE FROM {table}_default WHERE {inside} RETURNING *) INSERT INTO {name} SELECT * FROM moved"  # noqa: S608  names and dates of our own
+        )
+        await tx.execute(
+            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
+        )
+    return True
+
+
+async def _rows(tx: Transaction, table: str, inside: str) -> int:
+    counted = f"SELECT count(*) FROM (SELECT FROM {table} WHERE {inside} LIMIT {MOST_MOVED + 1}) some"  # noqa: S608  as above
+    return int(await tx.fetchval(counted))
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
