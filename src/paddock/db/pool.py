@@ -7,7 +7,7 @@ half the throughput. Every named statement says which pool it belongs to.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -140,6 +140,13 @@ async def _pool(dsn: str, name: str, synchronous_commit: str, size: int) -> "asy
 
 async def _keep(connection: object) -> None:
     """In place of the pool's reset: nothing here leaves state on a connection."""
+
+
+def column(values: Iterable[Any]) -> list[Any]:
+    """An argument of unnest. One that holds nothing but nulls is sent empty: unnest pads the shorter arrays with null,
+    and encoding a null costs the driver as much as encoding a value."""
+    listed = list(values)
+    return [] if all(value is None for value in listed) else listed
 
 
 def _sql(statement: Statement | str) -> str:

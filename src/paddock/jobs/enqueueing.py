@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from pydantic import BaseModel, ValidationError
 
-from paddock.db.pool import Transaction, statements
+from paddock.db.pool import Transaction, column, statements
 from paddock.jobs import grouping, reading
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.kinds import Kind
@@ -133,18 +133,18 @@ def _columns(ready: Sequence[_Ready]) -> list[list[object]]:
         [item.job.kind for item in ready],
         [item.payload for item in ready],
         [item.job.owner for item in ready],
-        [item.job.role for item in ready],
+        column(item.job.role for item in ready),
         [item.job.priority for item in ready],
-        [item.job.run_at for item in ready],
-        [item.job.delay for item in ready],
-        [item.tags for item in ready],
-        [item.lock_key for item in ready],
-        [item.job.group_id for item in ready],
-        [item.job.retry_of for item in ready],
-        [item.job.parent_id for item in ready],
-        [item.job.schedule for item in ready],
-        [item.kind.serial for item in ready],
-        [item.job.traceparent for item in ready],
+        column(item.job.run_at for item in ready),
+        column(item.job.delay for item in ready),
+        column(item.tags for item in ready),
+        column(item.lock_key for item in ready),
+        column(item.job.group_id for item in ready),
+        column(item.job.retry_of for item in ready),
+        column(item.job.parent_id for item in ready),
+        column(item.job.schedule for item in ready),
+        column(item.kind.serial or None for item in ready),
+        column(item.job.traceparent for item in ready),
     ]
 
 

@@ -15,7 +15,7 @@ import asyncpg
 import orjson
 import structlog
 
-from paddock.db.pool import Transaction, statements
+from paddock.db.pool import Transaction, column, statements
 from paddock.jobs import enqueueing, events, grouping, reading, scanning, wire
 from paddock.jobs.errors import LockHeld, Refused
 from paddock.jobs.model import (
@@ -159,12 +159,12 @@ async def end(
     rows = await tx.fetch(
         SQL["end_jobs"],
         [ending.id for ending in ordered],
-        [ending.attempt_id for ending in ordered],
-        [ending.status for ending in ordered],
-        [ending.result for ending in ordered],
-        [ending.code for ending in ordered],
-        [ending.message for ending in ordered],
-        [ending.error for ending in ordered],
+        column(ending.attempt_id for ending in ordered),
+        column(None if ending.status == "completed" else ending.status for ending in ordered),
+        column(ending.result for ending in ordered),
+        column(ending.code for ending in ordered),
+        column(ending.message for ending in ordered),
+        column(ending.error for ending in ordered),
         anyone,
         still_running,
         event,
@@ -242,8 +242,8 @@ async def _yield(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record
         [item.source.id for item in items],
         [item.source.attempt_id for item in items],
         [_delay(item.source.delay_seconds or 0) for item in items],
-        [item.source.waiting_on for item in items],
-        [item.saved for item in items],
+        column(item.source.waiting_on for item in items),
+        column(item.saved for item in items),
     )
 
 

@@ -7,7 +7,7 @@ SELECT paddock_id(paddock_now(), i.n), i.kind, 'pending', i.priority,
        greatest(i.run_at, paddock_now()) + coalesce(i.delay, interval '0'),
        i.owner, i.role,
        CASE WHEN i.tags IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(i.tags)) END,
-       i.payload, i.lock_key, i.group_id, i.retry_of, i.parent_id, i.schedule, i.serial, i.traceparent, paddock_now()
+       i.payload, i.lock_key, i.group_id, i.retry_of, i.parent_id, i.schedule, coalesce(i.serial, false), i.traceparent, paddock_now()
 FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
             $8::jsonb[], $9::text[], $10::uuid[], $11::uuid[], $12::uuid[], $13::text[], $14::boolean[], $15::text[])
      WITH ORDINALITY AS i(kind, payload, owner, role, priority, run_at, delay, tags, lock_key, group_id, retry_of,

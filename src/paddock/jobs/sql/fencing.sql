@@ -87,8 +87,9 @@ SELECT id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float
 -- With $13 the attempt ends its own job and is remembered for it: its repeated write is then no late one.
 -- With $9 the attempt may still be running (cancel, time-outs): its cleanup waits until it has stopped.
 WITH item AS (
-    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::jsonb[], $5::text[], $6::text[], $7::jsonb[])
-    AS i(id, attempt_id, end_status, result, end_code, end_message, error)
+    SELECT i.id, i.attempt_id, coalesce(i.status, 'completed') AS end_status, i.result, i.end_code, i.end_message, i.error
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::jsonb[], $5::text[], $6::text[], $7::jsonb[])
+         AS i(id, attempt_id, status, result, end_code, end_message, error)
 ), gone AS (
     DELETE FROM jobs j USING item i
     WHERE j.id = i.id AND (j.attempt_id = i.attempt_id OR $8::boolean)
