@@ -9,7 +9,6 @@ the embedded PostgreSQL keeps there.
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
 import http.client
 import json
@@ -41,7 +40,6 @@ PORTS_TRIED = 100
 SETTLED = timedelta(seconds=10)
 LONGEST_PAUSE = 5.0
 STOP_GRACE = timedelta(seconds=30)
-PR_SET_PDEATHSIG = 1
 
 log = structlog.get_logger()
 
@@ -129,7 +127,7 @@ class Kept:
         self._environment = environment
         self.first_end = asyncio.Event()
         self.starts = 0
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._child: Child | None = None
 
     @asynccontextmanager
@@ -138,7 +136,7 @@ class Kept:
         try:
             yield
         finally:
-            self._stopping = True
+            self._stopping.set()
             if self._child is not None:
                 await self._child.stop()
             keeper.cancel()
@@ -146,13 +144,13 @@ class Kept:
 
     async def _keep(self) -> None:
         pause = 0.0
-        while not self._stopping:
+        while not self._stopping.is_set():
             self.starts += 1
             began = time.monotonic()
             self._child = Child(self._command(self.starts), self._environment)
             await self._child.exited.wait()
             self.first_end.set()
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             lived = time.monotonic() - began
             pause = 0.0 if lived > SETTLED.total_seconds() else min(LONGEST_PAUSE, max(0.1, pause * 2))
@@ -201,7 +199,8 @@ class Child:
 
     @property
     def returncode(self) -> int:
-        assert self._process is not None and self._process.returncode is not None, "it has ended"
+        assert self._process is not None
+        assert self._process.returncode is not None, "it has ended"
         return self._process.returncode
 
     async def stop(self) -> None:
@@ -214,14 +213,6 @@ class Child:
             log.warning("process_killed", command=self._command[3], reason="it did not stop in time")
             self._process.kill()
             await self.exited.wait()
-
-
-def die_with(parent: int) -> None:
-    """Called by a child at its start: SIGKILL when the thread that forked it ends, or at once if that is over."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
 
 
 def how_it_ended(code: int) -> str:
@@ -326,7 +317,9 @@ def _in_use(data: Path) -> str:
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = json.loads((data / "server.json").read_text("utf-8"))
         where = f" at {told['url']} (process {told['pid']})"
-    return f"A Paddock is running on {data} already{where}: use that one, stop it, or choose another folder (--data DIR)."
+    return (
+        f"A Paddock is running on {data} already{where}: use that one, stop it, or choose another folder (--data DIR)."
+    )
 
 
 def choose_port(config: Config) -> int:
