@@ -117,11 +117,15 @@ def commands() -> str:
 
 
 def routes() -> str:
-    from paddock.api.app import openapi
+    from fastapi import FastAPI
 
     from paddock.api.access import ACCESS
+    from paddock.api.app import ROUTERS, openapi
 
-    documented: Mapping[str, Mapping[str, Any]] = openapi()["paths"]
+    app = FastAPI()
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
+    documented: Mapping[str, Mapping[str, Any]] = openapi(app)["paths"]
     rows = []
     for route, roles in ACCESS.items():
         method, path = route.split(" ", 1)

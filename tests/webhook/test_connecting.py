@@ -206,6 +206,16 @@ async def test_a_receiver_that_never_answers_is_given_up() -> None:
     assert str(gave_up.value) == "127.0.0.1 did not answer within 0.2 s."
 
 
+@pytest.mark.parametrize(
+    "host", ["2130706433", "127.1", "0x7f.1", "127.0.0.1.", "a" * 64 + ".com", "a." * 200 + "com", "x..y", "-", "*"]
+)
+async def test_strange_hosts_are_answered_with_a_sentence(host: str) -> None:
+    with pytest.raises(InfrastructureError) as failure:
+        await post(f"https://{host}/T0KEN", allow_private=False)
+    assert str(failure.value).endswith(".")
+    assert "T0KEN" not in str(failure.value)
+
+
 async def test_nobody_listening_is_transient() -> None:
     async with receiving(answering(200)) as receiver:
         pass

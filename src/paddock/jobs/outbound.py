@@ -117,7 +117,7 @@ async def post(
             await _read_some(response)
             return Answer(response.status, response.headers)
     # `from None` throughout: the texts of the causes hold the URL.
-    except aiohttp.InvalidURL:
+    except (aiohttp.InvalidURL, UnicodeError):  # the latter: a name that DNS cannot hold
         raise _url_refused(f"The URL of {host} cannot be used.") from None
     except TimeoutError:
         raise TransientResourceError(
@@ -174,7 +174,8 @@ def _literal(host: str) -> IPv4Address | IPv6Address | None:
 def _why(error: BaseException) -> str:
     """The system's own words where there are some; never `str(error)`, which may quote the request."""
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    return getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or type(cause).__name__
+    said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or type(cause).__name__
+    return str(said).rstrip(".")
 
 
 def _url_refused(message: str) -> PermanentRunnerError:
