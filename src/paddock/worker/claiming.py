@@ -54,6 +54,8 @@ class Claims:
         self._unanswered: dict[UUID, wire.Claim] = {}
         self._listening: asyncio.Task[None] | None = None
         self._pause = 0.0
+        # Set once: what is still brought after it is given back, not started.
+        self.closed = False
 
     async def run(self) -> None:
         while True:
@@ -75,6 +77,7 @@ class Claims:
     async def stop(self) -> None:
         """Ends the polls. One that was just being answered may have brought jobs: the same claim id, asked again with
         no room, brings them and nothing new, and they are given back at once instead of after a while."""
+        self.closed = True
         self._stop_listening()
         polls, self._polls = self._polls, set()
         for poll in polls:
@@ -125,7 +128,11 @@ class Claims:
         self._start(jobs)
 
     def _start(self, jobs: list[wire.ClaimedJob]) -> None:
-        if jobs:
+        if self.closed:
+            for job in jobs:
+                self._slots.give_back(job)
+            self._holding.hand_back(jobs)
+        elif jobs:
             self._pause = 0.0
             count_all(self._metrics.claims, ((job.kind,) for job in jobs))
             self._metrics.claim_batch_size.observe(len(jobs))
@@ -134,7 +141,8 @@ class Claims:
     async def _listen(self) -> None:
         while True:
             asked_at = self._clock.monotonic()
-            self._heed(await self._ask(self._claim(Ask(self._slots.kinds, 0, 0))))
+            # It names no kinds, so that no wake-up is spent on it.
+            self._heed(await self._ask(self._claim(Ask([], 0, 0))))
             await self._pause_if_hasty(asked_at)
             self._holding.freed.set()  # a worker that is no longer quiet asks for work again
 

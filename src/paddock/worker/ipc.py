@@ -18,6 +18,10 @@ HEADER = struct.Struct("!I")
 CHUNK = 256 * 1024
 
 
+# One object, so that it is known as the default and left out.
+ABSENT = msgspec.Raw()
+
+
 class Start(msgspec.Struct, tag="start"):
     job: wire.ClaimedJob
 
@@ -38,9 +42,9 @@ class Ended(msgspec.Struct, tag="ended", omit_defaults=True, kw_only=True):
     id: UUID
     attempt_id: UUID
     outcome: Literal["done", "again", "transient", "permanent"]
-    result: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = ABSENT
     error: wire.Error | None = None
-    saved: msgspec.Raw = msgspec.Raw()
+    saved: msgspec.Raw = ABSENT
     delay_seconds: float | None = None
     waiting_on: str | None = None
     budget: Literal["work", "cluster"] = "work"
@@ -176,13 +180,14 @@ class Pipe:
         return True
 
     def _split(self) -> None:
-        start, buffer = 0, self._read
+        frames, start, buffer = [], 0, self._read
         while len(buffer) - start >= HEADER.size:
             (length,) = HEADER.unpack_from(buffer, start)
             end = start + HEADER.size + length
             if len(buffer) < end:
                 break
-            frame = bytes(memoryview(buffer)[start + HEADER.size : end])
+            frames.append(bytes(buffer[start + HEADER.size : end]))
             start = end
-            self._receive(frame)
         del buffer[:start]
+        for frame in frames:
+            self._receive(frame)

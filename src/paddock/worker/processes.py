@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from paddock.jobs import wire
@@ -114,7 +115,14 @@ class ProcessRunner:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _frame(self, frame: bytes) -> None:
-        for message in ipc.from_runner.decode(frame):
+        try:
+            messages = ipc.from_runner.decode(frame)
+        except msgspec.MsgspecError as error:
+            # A process that cannot speak cannot be believed: its turns fail with it.
+            log.error("runner_spoke_nonsense", pid=self.pid, error=str(error))
+            self._kill_group()
+            return
+        for message in messages:
             if isinstance(message, ipc.Ended):
                 self._over()
                 self._owner.ended(message.item())

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import uvloop
 
 from paddock import log, tracing
@@ -56,9 +55,9 @@ class Upstream:
                 id=item.id,
                 attempt_id=item.attempt_id,
                 outcome=item.outcome,
-                result=item.result if item.result is not None else _ABSENT,
+                result=item.result if item.result is not None else ipc.ABSENT,
                 error=item.error,
-                saved=item.saved if item.saved is not None else _ABSENT,
+                saved=item.saved if item.saved is not None else ipc.ABSENT,
                 delay_seconds=item.delay_seconds,
                 waiting_on=item.waiting_on,
                 budget=item.budget,
@@ -101,9 +100,6 @@ class Upstream:
     def _frame(self, frame: bytes) -> None:
         for message in ipc.to_runner.decode(frame):
             self._receive(message)
-
-
-_ABSENT = msgspec.Raw()
 
 
 def leave() -> None:

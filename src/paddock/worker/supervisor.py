@@ -172,6 +172,7 @@ class Worker:
         session dies then, and the rescuer gives back what it held.
         """
         self._stopping.set()
+        self._claims.closed = True
         self._watch.begin_shutdown()
         begun, grace = self._clock.monotonic(), self._watch.longest_grace()
         log.info("shutting_down", running=len(self.holding), longest_grace_seconds=grace)
