@@ -1,0 +1,1 @@
+"""The dashboard: pages rendered here, nothing loaded from elsewhere."""
