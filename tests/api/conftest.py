@@ -1,18 +1,26 @@
 """The app in this process, and a client for each role. `ada` and `bob` are analysts; neither may learn of the other."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import httpx2
 import pytest
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from paddock.api.access import Role
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens, everything
+from paddock.api.server import Server, listen
 from paddock.config import Config
-from paddock.jobs.core import Core
+from paddock.jobs.bulk import BULK
+from paddock.jobs.core import Core, CoreSettings, open_core
+from paddock.jobs.kinds import Kinds
+from paddock.jobs.probe import PROBE
+from paddock.metrics import Metrics
+from tests.kinds import TEST_KINDS
 
 BASE = "http://paddock.test"
 
@@ -43,6 +51,13 @@ class Clients:
             client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=BASE, headers=headers)
             self.opened[name] = await self.stack.enter_async_context(client)
         return self.opened[name]
+
+
+@pytest.fixture
+async def core(dsn: str, settings: CoreSettings) -> AsyncIterator[Core]:
+    kinds = Kinds([*TEST_KINDS, BULK, PROBE])
+    async with open_core(dsn, kinds, settings, metrics=Metrics(CollectorRegistry())) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -98,4 +113,22 @@ async def stranger(clients: Clients) -> httpx2.AsyncClient:
     return await clients("stranger")
 
 
-Connect = Callable[[str], httpx2.AsyncClient]
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[tuple[Server, str]]:
+    """The app behind a real socket, for what a transport in memory cannot show: streams, hang-ups, shutdown."""
+    bound = listen("127.0.0.1", 0)
+    server = Server(app)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield server, f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@pytest.fixture
+async def served(app: FastAPI) -> AsyncIterator[str]:
+    async with serving(app) as (_, address):
+        yield address

@@ -22,6 +22,15 @@ ACCESS: Mapping[str, frozenset[str]] = {
     "GET /ready": OPEN,
     "GET /metrics": OPEN,
     "GET /openapi.json": OPEN,
+    # the dashboard; its forms bring their CSRF token as a field
+    "GET /sign-in": OPEN,
+    "POST /sign-in": OPEN,
+    "GET /static/{name}": OPEN,
+    "POST /sign-out": PEOPLE,
+    "GET /": PEOPLE,
+    "GET /jobs/{job_id}": PEOPLE,
+    "POST /jobs/{job_id}/cancel": PEOPLE,
+    "POST /jobs/{job_id}/retry": PEOPLE,
     # the workers' API
     "POST /internal/sessions": WORKERS,
     "POST /internal/sessions/{session}/beat": WORKERS,

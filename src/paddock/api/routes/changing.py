@@ -1,6 +1,7 @@
 """Ending, repeating and hurrying jobs: one at a time, or all that match a filter."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
@@ -15,11 +16,12 @@ from paddock.api.ids import optional_id
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
 from paddock.api.plane import Plane, ThePlane
-from paddock.api.routes.jobs import visible_job
+from paddock.api.routes.jobs import split, visible_job
 from paddock.api.tokens import Caller
-from paddock.jobs import reading
+from paddock.jobs import bulk, reading
 from paddock.jobs.filtering import Filter
-from paddock.jobs.model import Job
+from paddock.jobs.model import Job, NewJob
+from paddock.jobs.overviews import SQL as OVERVIEWS
 
 COUNTED_EXACTLY = 10_000
 
@@ -89,23 +91,41 @@ async def retry_jobs(
 
 
 async def _bulk(
-    request: Request,
-    action: Literal["cancel", "retry"],
-    body: BulkBody,
-    plane: Plane,
-    caller: Caller,
-    key: str | None,
+    request: Request, action: bulk.Action, body: BulkBody, plane: Plane, caller: Caller, key: str | None
 ) -> Response:
     asked = _filter(body.filter, caller)
+    if asked.empty and not body.all:
+        raise ApiError(
+            422,
+            "empty_filter",
+            f"The filter is empty: this would {action} every job.",
+            hint="Send a filter, or `all: true` if you mean it.",
+        )
+    scoped = asked if caller.scope is None else replace(asked, owner=caller.scope)
     if body.dry_run:
-        n = await reading.count(plane.core.db, asked, at_most=COUNTED_EXACTLY)
+        n = await reading.count(plane.core.db, bulk.narrow(action, scoped), at_most=COUNTED_EXACTLY)
         shown: Any = n if n <= COUNTED_EXACTLY else f"{COUNTED_EXACTLY:,}+"
         return answer({"dry_run": True, "action": action, "count": shown})
-    raise NotImplementedError
+    now = await plane.core.db.fetchval(OVERVIEWS["clock"])
+    until = now if asked.until is None else min(asked.until, now)
+    payload = bulk.payload(action, scoped, until=until, actor=caller.actor, reason=body.reason, all_jobs=body.all)
+    # Drain mode refuses retries, which are new work; ending work is always possible.
+    submitted = await plane.core.submit(
+        [NewJob(bulk.BULK.name, payload, owner=caller.owner)],
+        public=action == "retry",
+        idempotency=key_of(caller, f"POST /api/jobs/{action}", key, await request.json()),
+    )
+    [job] = submitted.jobs
+    return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
 
 
 def _filter(body: FilterBody, caller: Caller) -> Filter:
-    raise NotImplementedError
+    if body.owner is not None and not caller.sees(body.owner):
+        raise ApiError(403, "not_allowed", "You may cancel and retry your own jobs only.")
+    content = body.model_dump(exclude_none=True)
+    content["status"] = split([body.status] if isinstance(body.status, str) else body.status)
+    content["group"] = optional_id(body.group, "filter.group")
+    return Filter(**content).checked()
 
 
 @router.post(
