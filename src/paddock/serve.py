@@ -6,6 +6,7 @@ later stops nothing here: loops and the worker inside try again, /ready says so,
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -35,6 +36,7 @@ from paddock.jobs.figures import sample_gauges
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.link import Link, LinkDown
 from paddock.known_kinds import all_kinds
+from paddock.web import pages
 from paddock.worker.local import LocalRunner
 from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
@@ -62,6 +64,8 @@ async def serve(config: Config, *, kinds: Kinds | None = None, stop: asyncio.Eve
         )
     stop = stop or _stop_on_signals()
     tracing.configure(config.otel_endpoint, "paddock-serve")
+    if config.log_level != "debug":
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start we say ourselves
     host = config.host or EVERYWHERE
     doors = _bind(config, host)
     dsn = config.database_url.get_secret_value()
@@ -136,7 +140,7 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
 
 
 async def _run(core: Core, config: Config, host: str, doors: Doors, stop: asyncio.Event) -> None:
-    app = create_app(core, config, host=host)
+    app = create_app(core, config, host=host, routes=pages.routes())
     servers = [(Server(app), doors.main)]
     if doors.internal is not None:
         servers.append((Server(create_internal_app(app, host), main=app), doors.internal))

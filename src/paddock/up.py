@@ -3,6 +3,9 @@
 Each of them is a process of its own, so that any of them may be killed: it is started again, and nothing is lost.
 However this process ends, SIGKILL included, none of the others stays behind.
 
+The heavy modules are imported late on purpose: the control plane's process is started first and imports its own
+meanwhile.
+
 The data folder holds `admin.token` (mode 0600), `server.json` with the address while it answers, `objects/`, and what
 the embedded PostgreSQL keeps there.
 """
@@ -12,6 +15,7 @@ import contextlib
 import fcntl
 import http.client
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,29 +23,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from paddock.api.tokens import Tokens, everything, new_secret
-from paddock.config import Config
-from paddock.db.embedded import embedded_postgres
-from paddock.db.migrate import migrate
-from paddock.db.pool import open_database
+if TYPE_CHECKING:
+    from paddock.config import Config
 
 LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"  # noqa: S104  only compared with
+NAMES = {"serve": "control plane", "worker": "worker"}
+# What a shell sets for another server is not for ours.
+NOT_INHERITED = frozenset({"PADDOCK_SERVER", "PADDOCK_TOKEN", "PADDOCK_TOKEN_FILE"})
 PORTS_TRIED = 100
 # A child that lived this long is started again at once; one that did not, after a pause that grows.
 SETTLED = timedelta(seconds=10)
 LONGEST_PAUSE = 5.0
 STOP_GRACE = timedelta(seconds=30)
 
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 
 class UpError(Exception):
@@ -61,7 +64,7 @@ class Running:
 
 
 async def up(
-    config: Config,
+    config: "Config",
     *,
     with_worker: bool = True,
     pg_bin: Path | None = None,
@@ -76,116 +79,108 @@ async def up(
     make_folder(data)
     with ownership(data):
         port = choose_port(config)
+        host = config.host or LOOPBACK
+        url = f"http://{LOOPBACK if host == EVERYWHERE else host}:{port}"
         async with contextlib.AsyncExitStack() as stack:
+            # Started before its database: its imports take longer than PostgreSQL does.
+            plane = await stack.enter_async_context(Kept("serve", data).running())
+            from paddock import log as logs
+
+            logs.configure(config.log_level, config.log_format)
             dsn = await stack.enter_async_context(_database(config, data, pg_bin, stop))
             (data / "objects").mkdir(mode=0o700, exist_ok=True)
             secrets = await _prepare(dsn, data)
-            url = f"http://{LOOPBACK if config.host in (None, '0.0.0.0') else config.host}:{port}"  # noqa: S104
-            environment = _environment(config, data)
-            plane = Kept(
-                "serve",
-                lambda n: [*PADDOCK, "serve"],
-                {
-                    **environment,
-                    "PADDOCK_DATABASE_URL": dsn,
-                    "PADDOCK_HOST": config.host or LOOPBACK,
-                    "PADDOCK_PORT": str(port),
-                },
-            )
-            await stack.enter_async_context(plane.running())
-            if with_worker:
-                worker = Kept(
-                    "worker",
-                    lambda n: [*PADDOCK, "worker", "--id", f"local-{n}"],
-                    {
-                        **environment,
-                        "PADDOCK_SERVER": url,
-                        "PADDOCK_TOKEN": secrets["worker"],
-                        "PADDOCK_WORKER_PORT": "0",
-                    },
-                )
-                await stack.enter_async_context(worker.running())
+            # Postgres goes last: stopped in the reverse order of being entered, but both children need it.
+            stack.push_async_callback(plane.stop)
+            plane.tell(lambda _: {"database_url": dsn, "host": host, "port": port})
             await _until_ready(url, plane, stop)
-            if stop.is_set():
-                return
-            with _address(data, url):
-                sign_in = await asyncio.to_thread(_sign_in_link, url, secrets["admin"])
-                announce(Running(url, data, sign_in, time.monotonic() - began))
-                await stop.wait()
-            log.info("stopping")
-
-
-PADDOCK = (sys.executable, "-m", "paddock.cli")
+            if with_worker and not stop.is_set():
+                worker = await stack.enter_async_context(Kept("worker", data).running())
+                worker.tell(
+                    lambda n: {"server": url, "token": secrets["worker"], "worker_port": 0, "worker_id": f"local-{n}"}
+                )
+            if not stop.is_set():
+                with _address(data, url):
+                    sign_in = await asyncio.to_thread(_sign_in_link, url, secrets["admin"])
+                    announce(Running(url, data, sign_in, time.monotonic() - began))
+                    await stop.wait()
+            log.info("Stopping.")
 
 
 class Kept:
-    """A process of ours that is started again when it ends."""
+    """A process of ours that is started again when it ends. It begins to work when it is told its settings."""
 
-    def __init__(self, name: str, command: Callable[[int], list[str]], environment: Mapping[str, str]) -> None:
-        self.name = name
-        self._command = command
-        self._environment = environment
+    def __init__(self, role: str, data: Path) -> None:
+        self.role = role
         self.first_end = asyncio.Event()
-        self.starts = 0
+        self._data = data
+        self._starts = 0
+        self._settings: Callable[[int], dict[str, Any]] | None = None
         self._stopping = asyncio.Event()
-        self._child: Child | None = None
+        self._child = self._start()
+
+    def tell(self, settings: Callable[[int], dict[str, Any]]) -> None:
+        """Settings of its n-th start, as arguments of configuration: they rank above the environment and the file."""
+        self._settings = settings
+        self._child.tell({**settings(self._starts), "data": str(self._data)})
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+    async def running(self) -> AsyncIterator["Kept"]:
+        keeper = asyncio.create_task(self._keep(), name=f"keep {self.role}")
         try:
-            yield
+            yield self
         finally:
-            self._stopping.set()
-            if self._child is not None:
-                await self._child.stop()
+            await self.stop()
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
 
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._child.stop()
+
+    def _start(self) -> "Child":
+        self._starts += 1
+        return Child([sys.executable, "-m", "paddock.child", self.role, str(os.getpid())])
+
     async def _keep(self) -> None:
         pause = 0.0
-        while not self._stopping.is_set():
-            self.starts += 1
+        while True:
             began = time.monotonic()
-            self._child = Child(self._command(self.starts), self._environment)
             await self._child.exited.wait()
             self.first_end.set()
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._settings is None:
                 return
             lived = time.monotonic() - began
             pause = 0.0 if lived > SETTLED.total_seconds() else min(LONGEST_PAUSE, max(0.1, pause * 2))
-            log.warning(
-                "process_ended",
-                process=self.name,
-                how=how_it_ended(self._child.returncode),
-                after_seconds=round(lived, 1),
-                doing="starting it again",
-            )
+            how = how_it_ended(self._child.returncode)
+            log.warning("The %s %s after %.1f s: starting it again.", NAMES[self.role], how, lived)
             await asyncio.sleep(pause)
+            self._child = self._start()
+            self._child.tell({**self._settings(self._starts), "data": str(self._data)})
 
 
 class Child:
     """Forked and waited for by a thread of its own: the death signal is tied to the thread that forked, and this one
     stays in waitpid() until the child has ended."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str]) -> None:
         self.exited = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started = threading.Event()
         self._problem: OSError | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._command = [*command, "--dies-with", str(os.getpid())]
-        threading.Thread(target=self._live, args=(environment,), name=command[-1], daemon=True).start()
+        threading.Thread(target=self._live, args=(command,), name=command[3], daemon=True).start()
         self._started.wait()  # milliseconds: the time of a fork and an exec
         if self._problem is not None:
             raise self._problem
 
-    def _live(self, environment: Mapping[str, str]) -> None:
+    def _live(self, command: list[str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         try:
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                env=dict(environment),
+                command,
+                stdin=subprocess.PIPE,
+                env={**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # Ctrl-C in a terminal is for us: we stop the others in order
             )
         except OSError as problem:
@@ -197,6 +192,18 @@ class Child:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self.exited.set)
 
+    def tell(self, settings: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended: whoever keeps it notices
+            self._process.stdin.write(json.dumps(settings).encode() + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     @property
     def returncode(self) -> int:
         assert self._process is not None
@@ -205,12 +212,14 @@ class Child:
 
     async def stop(self) -> None:
         assert self._process is not None
+        if self.exited.is_set():
+            return
         self._process.terminate()
         try:
             async with asyncio.timeout(STOP_GRACE.total_seconds()):
                 await self.exited.wait()
         except TimeoutError:
-            log.warning("process_killed", command=self._command[3], reason="it did not stop in time")
+            log.warning("Process %d did not stop in time and is killed.", self._process.pid)
             self._process.kill()
             await self.exited.wait()
 
@@ -224,11 +233,13 @@ def how_it_ended(code: int) -> str:
 
 
 @asynccontextmanager
-async def _database(config: Config, data: Path, pg_bin: Path | None, stop: asyncio.Event) -> AsyncIterator[str]:
+async def _database(config: "Config", data: Path, pg_bin: Path | None, stop: asyncio.Event) -> AsyncIterator[str]:
     """The one that is configured, or an embedded one, which is started again if it dies."""
     if config.database_url is not None:
         yield config.database_url.get_secret_value()
         return
+    from paddock.db.embedded import embedded_postgres
+
     async with contextlib.AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(embedded_postgres(data, pg_bin=pg_bin))
         dsn = postgres.dsn
@@ -237,11 +248,11 @@ async def _database(config: Config, data: Path, pg_bin: Path | None, stop: async
             nonlocal postgres
             while True:
                 await postgres.died.wait()
-                log.error("postgres_ended", doing="starting it again", log=str(data / "postgres.log"))
+                log.error("PostgreSQL ended by itself (see %s): starting it again.", data / "postgres.log")
                 await stack.aclose()
                 postgres = await stack.enter_async_context(embedded_postgres(data, pg_bin=pg_bin))
                 if postgres.dsn != dsn:
-                    log.error("postgres_moved", doing="stopping: the control plane would not find it")
+                    log.error("PostgreSQL has another address now, which the control plane does not know: stopping.")
                     stop.set()
                     return
 
@@ -255,6 +266,10 @@ async def _database(config: Config, data: Path, pg_bin: Path | None, stop: async
 
 async def _prepare(dsn: str, data: Path) -> dict[str, str]:
     """A migrated database, and a token for the person and one for the worker that it accepts."""
+    from paddock.api.tokens import Tokens, everything, new_secret
+    from paddock.db.migrate import migrate
+    from paddock.db.pool import open_database
+
     await migrate(dsn)
     secrets = {}
     async with open_database(dsn, durable=1, relaxed=1) as db:
@@ -268,17 +283,6 @@ async def _prepare(dsn: str, data: Path) -> dict[str, str]:
             write_private(file, secret + "\n")
             secrets[role] = secret
     return secrets
-
-
-def _environment(config: Config, data: Path) -> dict[str, str]:
-    """What the children share. PADDOCK_* of ours rank above the file; those of the shell stay, but for the token."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PADDOCK_TOKEN", "PADDOCK_SERVER")}
-    return {
-        **inherited,
-        "PADDOCK_DATA": str(data),
-        "PADDOCK_OBJECT_STORE": config.object_store,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
 
 
 def make_folder(data: Path) -> None:
@@ -322,7 +326,7 @@ def _in_use(data: Path) -> str:
     )
 
 
-def choose_port(config: Config) -> int:
+def choose_port(config: "Config") -> int:
     """The one that was asked for; else 8080 or the next that is free."""
     host = config.host or LOOPBACK
     if config.source("port") != "default":

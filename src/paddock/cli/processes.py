@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from paddock.cli.errors import CommandFailed, wrong_usage
+from paddock.cli.errors import CommandFailed
 
 if TYPE_CHECKING:
     from paddock.config import Config
     from paddock.up import Running
-
-# Given by `paddock up` to the processes it starts.
-DiesWith = Annotated[int | None, Parameter(show=False)]
 
 
 def up(
@@ -36,18 +33,18 @@ def up(
     pg_bin:
         Folder of PostgreSQL's programs, instead of the embedded ones.
     """
-    config = _load({"data": data, "port": port})
     import uvloop
 
-    from paddock.db.embedded import EmbeddedPostgresError
-    from paddock.db.migrate import MigrationError
-    from paddock.up import UpError
+    from paddock.config import load
     from paddock.up import up as run_up
 
+    config = load(overrides={"data": data, "port": port})
     try:
         uvloop.run(run_up(config, with_worker=worker, pg_bin=pg_bin, announce=_announce))
-    except (UpError, EmbeddedPostgresError, MigrationError) as problem:
-        raise CommandFailed(str(problem)) from None
+    except Exception as problem:
+        if not isinstance(getattr(problem, "code", None), str):
+            raise
+        raise CommandFailed(str(problem)) from None  # what has a code is a sentence for a person
     return 0
 
 
@@ -69,7 +66,7 @@ def _data(running: "Running") -> str:
     return "" if running.data == Path.cwd() / "paddock-data" else f" --data {running.data}"
 
 
-def serve(*, port: int | None = None, host: str | None = None, dies_with: DiesWith = None) -> int:
+def serve(*, port: int | None = None, host: str | None = None) -> int:
     """Run the control plane on your PostgreSQL (PADDOCK_DATABASE_URL). Any number of them may share one database.
 
     Parameters
@@ -79,7 +76,6 @@ def serve(*, port: int | None = None, host: str | None = None, dies_with: DiesWi
     host:
         Address to listen on; all of them unless told.
     """
-    _die_with(dies_with)
     config = _load({"port": port, "host": host})
     import uvloop
 
@@ -102,7 +98,6 @@ def worker(
     concurrency: int | None = None,
     once: Annotated[bool, Parameter(negative=())] = False,
     id: str | None = None,
-    dies_with: DiesWith = None,
 ) -> int:
     """Run a worker: it claims jobs over HTTP, needs no database credentials and keeps nothing.
 
@@ -121,103 +116,35 @@ def worker(
     id:
         How it calls itself; HOSTNAME unless told.
     """
-    _die_with(dies_with)
-    config = _load(
-        {
-            "server": server,
-            "token_file": token_file,
-            "worker_kinds": [name for word in kinds for name in word.split(",")] if kinds else None,
-            "concurrency": concurrency,
-            "worker_id": id,
-        }
-    )
+    asked = {
+        "server": server,
+        "token_file": token_file,
+        "worker_kinds": [name for word in kinds for name in word.split(",")] if kinds else None,
+        "concurrency": concurrency,
+        "worker_id": id,
+    }
+    config = _load(asked)
+    if config.server is None:
+        config = _load({**asked, **_local_server(config)})
     import uvloop
 
-    return int(uvloop.run(_work(config, once)))
+    from paddock.work import WorkError, work
 
-
-async def _work(config: "Config", once: bool) -> int:
-    import paddock
-    from paddock import tracing
-    from paddock.worker.health import serve_health
-    from paddock.worker.link import HttpLink
-    from paddock.worker.processes import ProcessRunners, RunnerOptions
-    from paddock.worker.settings import Settings
-    from paddock.worker.supervisor import Worker
-
-    tracing.configure(config.otel_endpoint, "paddock-worker")
-    url, token = _server_and_token(config)
-    supervisor = Worker(
-        link=HttpLink(url, token),
-        kinds=_chosen_kinds(config),
-        runners=ProcessRunners(
-            RunnerOptions(
-                kinds="paddock.known_kinds:worker_kinds",
-                log_level=config.log_level,
-                otel_endpoint=config.otel_endpoint,
-            )
-        ),
-        settings=Settings.from_config(config),
-        version=paddock.__version__,
-    )
-    if once:
-        return await supervisor.run_once(signals=True)
     try:
-        async with serve_health(supervisor, config.worker_port):
-            return await supervisor.run(signals=True)
-    except OSError as problem:
-        raise CommandFailed(
-            f"Port {config.worker_port} cannot be used for /health and /metrics: {problem.strerror}.",
-            hint="Set PADDOCK_WORKER_PORT to another one; 0 takes any.",
-        ) from None
-    finally:
-        tracing.shutdown()
+        return int(uvloop.run(work(config, once=once)))
+    except WorkError as problem:
+        raise CommandFailed(str(problem)) from None
 
 
-def _server_and_token(config: "Config") -> tuple[str, Any]:
-    """The address, and a function that reads the token anew: a mounted secret changes while we run."""
-    from paddock.cli.connection import START_ONE, read_address
+def _local_server(config: "Config") -> dict[str, Any]:
+    """The running `paddock up` of this folder, and the token it keeps for its workers."""
+    from paddock.cli.connection import read_address
 
-    url = config.server or read_address(config.data)
-    if url is None:
-        raise CommandFailed("This worker does not know its control plane.", hint=START_ONE)
+    url = read_address(config.data)
     own = config.data / "worker.token"
-    local = config.server is None and config.token is None and config.token_file is None and own.exists()
-
-    def token() -> str:
-        secret = config.bearer_token()
-        if secret is not None:
-            return secret.get_secret_value()
-        return own.read_text("utf-8").strip()
-
-    if not local and config.bearer_token() is None:
-        raise CommandFailed(
-            "This worker has no token.",
-            hint="Set PADDOCK_TOKEN or PADDOCK_TOKEN_FILE; `paddock tokens create --role worker --name NAME` makes one.",
-        )
-    return url, token
-
-
-def _chosen_kinds(config: "Config") -> Any:
-    from paddock.jobs.kinds import Kinds
-    from paddock.known_kinds import worker_kinds
-
-    known = worker_kinds()
-    if config.worker_kinds is None:
-        return known
-    unknown = [name for name in config.worker_kinds if name not in known]
-    if unknown:
-        raise wrong_usage(
-            f"This worker has no kind '{unknown[0]}'.", f"It has {', '.join(kind.name for kind in known)}."
-        )
-    return Kinds(known[name] for name in config.worker_kinds)
-
-
-def _die_with(parent: int | None) -> None:
-    if parent is not None:
-        from paddock.dying import die_with
-
-        die_with(parent)
+    if url is None or config.token is not None or config.token_file is not None or not own.exists():
+        return {"server": url}
+    return {"server": url, "token_file": own}
 
 
 def _load(overrides: dict[str, Any]) -> "Config":
