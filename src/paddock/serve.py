@@ -22,7 +22,7 @@ import structlog
 from fastapi import FastAPI
 
 import paddock
-from paddock import tracing
+from paddock import doctor, tracing
 from paddock.api.app import close, create_app, create_internal_app, create_metrics_app
 from paddock.api.errors import database_away
 from paddock.api.server import Server, listen
@@ -140,7 +140,7 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
 
 
 async def _run(core: Core, config: Config, host: str, doors: Doors, stop: asyncio.Event) -> None:
-    app = create_app(core, config, host=host, routes=pages.routes())
+    app = create_app(core, config, host=host, routers=[doctor.router()], routes=pages.routes())
     servers = [(Server(app), doors.main)]
     if doors.internal is not None:
         servers.append((Server(create_internal_app(app, host), main=app), doors.internal))

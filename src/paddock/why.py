@@ -122,7 +122,7 @@ def _not_due(case: _Case) -> Explanation:
 
 
 def _limit(case: _Case) -> str:
-    limit = (case.kind or {}).get("failure_limit")
+    limit = ((case.kind or {}).get("retry") or {}).get("limit")
     return "" if limit is None or case.job.get("cluster_count") else f" of {limit} that are forgiven"
 
 
@@ -288,7 +288,7 @@ def _again(case: _Case) -> list[str]:
         return [f"It was retried already, as {case.job['retried_by']}."]
     if case.job.get("cleanup_of") is not None:
         return []
-    drained = case.state is not None and case.state.get("drained")
+    drained = ((case.state or {}).get("drain") or {}).get("enabled")
     later = " once new work is accepted again (`paddock drain off`)" if drained else ""
     return [f"`paddock jobs retry {case.job['id']}` runs it again as a new job{later}."]
 

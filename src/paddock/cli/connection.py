@@ -2,25 +2,20 @@
 
 import json
 import os
+import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
 from paddock.cli.errors import FAILED, NOT_FOUND, REFUSED, USAGE, CommandFailed
 
-if TYPE_CHECKING:
-    import httpx2
-
 SERVER_OPTIONS = Group("Server", sort_key=9)
-PAGE = 500
-ANSWER_SECONDS = 30.0
-# A repeat is safe where the call changes nothing or carries an idempotency key.
-REPEATS = 3
 
 EXIT_CODES: Mapping[int, int] = {400: USAGE, 404: NOT_FOUND, 409: REFUSED, 422: USAGE, 503: REFUSED}
 START_ONE = "Start one with `paddock up`, or name yours with --server URL or PADDOCK_SERVER."
@@ -103,25 +98,24 @@ def _token_if_same(data: Path, url: str) -> str | None:
 
 
 class Server:
+    """The small client, with its errors as sentences for the terminal."""
+
     def __init__(self, found: Found) -> None:
-        import httpx2
+        from paddock.client import Client
 
         self.url = found.url
         self.told_by = found.told_by
-        headers = {"User-Agent": "paddock-cli"}
-        if found.token:
-            headers["Authorization"] = f"Bearer {found.token}"
-        self._http = httpx2.Client(base_url=found.url, headers=headers, timeout=ANSWER_SECONDS)
+        self._client = Client(found.url, found.token)
 
     def get(self, path: str, **parameters: Any) -> Any:
         return self.answer("GET", path, parameters=parameters)["data"]
 
-    def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
-        return self.answer("POST", path, body=body, idempotency_key=idempotency_key).get("data")
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.answer("POST", path, body=body).get("data")
 
     def make_work(self, path: str, body: Any, *, key: str | None = None) -> Any:
         """A POST that may be repeated: an answer that was lost does not make the work twice."""
-        return self.post(path, body, idempotency_key=key or str(uuid.uuid4()))
+        return self.answer("POST", path, body=body, idempotency_key=key or str(uuid.uuid4())).get("data")
 
     def patch(self, path: str, body: Any) -> Any:
         return self.answer("PATCH", path, body=body).get("data")
@@ -131,16 +125,8 @@ class Server:
 
     def pages(self, path: str, limit: int | None, **parameters: Any) -> Iterator[dict[str, Any]]:
         """Items of all pages until `limit`; None: until the end."""
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            asked = PAGE if left is None else min(PAGE, left)
-            page = self.answer("GET", path, parameters={**parameters, "limit": asked, "cursor": cursor})
-            yield from page["data"]
-            left = None if left is None else left - len(page["data"])
-            cursor = page.get("next_cursor")
-            if cursor is None:
-                return
+        with self._sentences():
+            yield from self._client.pages(path, most=limit, **parameters)
 
     def answer(
         self,
@@ -150,51 +136,34 @@ class Server:
         parameters: Mapping[str, Any] | None = None,
         body: Any = None,
         idempotency_key: str | None = None,
-        timeout: float = ANSWER_SECONDS,
+        timeout: float | None = None,
     ) -> dict[str, Any]:
         """The whole answer as JSON; `CommandFailed` for everything that is not one."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        may_repeat = method == "GET" or idempotency_key is not None
-        for left in reversed(range(REPEATS if may_repeat else 1)):
-            try:
-                response = self._http.request(
-                    method,
-                    path,
-                    params={name: value for name, value in (parameters or {}).items() if value is not None},
-                    json=body,
-                    headers=headers,
-                    timeout=timeout,
-                )
-                return self._read(response)
-            except _transport_errors() as error:
-                if left == 0 or _refused(error):
-                    raise self._away(error) from None
-        raise AssertionError("the last repeat returned or raised")
-
-    def _read(self, response: "httpx2.Response") -> dict[str, Any]:
-        if response.status_code == 204 or (response.is_success and not response.content):
-            return {}
-        try:
-            content = response.json()
-            if response.is_success:
-                return dict(content)
-            error = content["error"]
-            message, hint, details = error["message"], error.get("hint"), error.get("details") or {}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise CommandFailed(
-                f"{self.url} answered {response.status_code}, but not like Paddock does.",
-                hint=f"Is this the right address? It was told by {self.told_by}.",
-            ) from None
-        if response.status_code == 401:
-            hint = (
-                f"The token comes from --token-file, PADDOCK_TOKEN, PADDOCK_TOKEN_FILE or admin.token in the data "
-                f"folder; the address from {self.told_by}."
+        with self._sentences():
+            return self._client.request(
+                method, path, params=parameters, body=body, idempotency_key=idempotency_key, timeout=timeout
             )
-        raise Refusal(response.status_code, error.get("code", ""), message, hint, details)
 
-    def _away(self, error: Exception) -> CommandFailed:
-        if "TimeoutException" in {parent.__name__ for parent in type(error).__mro__}:
-            return CommandFailed(f"Paddock at {self.url} did not answer in time.", hint="Try again; `paddock doctor`.")
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        from paddock.client import PaddockError, Unreachable
+
+        try:
+            yield
+        except Unreachable:
+            raise self.away() from None
+        except PaddockError as error:
+            hint = error.hint
+            if error.code == f"http_{error.status}":
+                hint = f"Is {self.url} the right address? It was told by {self.told_by}."
+            elif error.status == 401:
+                hint = (
+                    "The token comes from --token-file, PADDOCK_TOKEN, PADDOCK_TOKEN_FILE or admin.token in the data "
+                    f"folder; the address from {self.told_by}."
+                )
+            raise Refusal(error.status, error.code, error.message, hint, error.details) from None
+
+    def away(self) -> CommandFailed:
         return CommandFailed(f"No Paddock answers at {self.url} (told by {self.told_by}).", hint=START_ONE)
 
 
@@ -208,21 +177,16 @@ class Refusal(CommandFailed):
         self.details = details
 
 
-def _transport_errors() -> tuple[type[Exception], ...]:
-    import httpx2
-
-    return (httpx2.TransportError, httpx2.InvalidURL)
-
-
-def _refused(error: Exception) -> bool:
-    """Nobody listens there: asking again at once will not help."""
-    import httpx2
-
-    return isinstance(error, httpx2.ConnectError | httpx2.InvalidURL | httpx2.UnsupportedProtocol)
-
-
 def open_server(connect: Connect) -> Server:
-    return Server(find(connect))
+    """Says at once when nobody listens there: the client itself is patient."""
+    server = Server(find(connect))
+    parts = urlsplit(server.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((str(parts.hostname), port), timeout=5).close()
+    except OSError:
+        raise server.away() from None
+    return server
 
 
 @contextmanager

@@ -25,8 +25,7 @@ def off(*, reason: Reason = None, output: Output = "table", connect: Connect = H
 
 
 def _switch(connect: Connect, enabled: bool, reason: str | None, output: Any) -> int:
-    state = open_server(connect).post("/api/ops/drain", {"enabled": enabled, "reason": reason or ""})
+    state = open_server(connect).post("/api/ops/drain", {"enabled": enabled, "reason": reason})
     told = "New work is refused; what is queued goes on." if enabled else "New work is accepted."
-    name = "drained"
-    show_one({**(state or {}), name: enabled}, output, name=name, person=lambda _: told)
+    show_one({"drained": enabled, **state}, output, name="drained", person=lambda _: told)
     return 0

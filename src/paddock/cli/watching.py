@@ -149,33 +149,24 @@ def _attempts(job: Job) -> str:
     return f", attempt {tries}" if tries > 1 else ""
 
 
-def log_text(told: Any) -> str:
-    """The lines of the answer of /logs, whole or in pieces."""
-    if isinstance(told, Mapping):
-        told = told.get("lines") or told.get("text") or told.get("items") or ""
-    if isinstance(told, str):
-        text = told
-    else:
-        text = "".join(f"{piece if isinstance(piece, str) else piece['lines']}".rstrip("\n") + "\n" for piece in told)
-    return text if not text or text.endswith("\n") else text + "\n"
+def log_text(told: Mapping[str, Any]) -> str:
+    """The lines of an answer of /logs."""
+    return "".join(
+        chunk["lines"] if chunk["lines"].endswith("\n") else f"{chunk['lines']}\n" for chunk in told["chunks"]
+    )
 
 
 def follow_logs(server: Server, id: str) -> int:
-    """New lines as they come. The tail is bounded: what it no longer holds was shown before or is lost."""
-    shown = ""
+    """New lines as they come, until the job has ended."""
+    after: str | None = None
     while True:
         job = _patiently(lambda: _look(server, id, True))
-        text = log_text(server.get(f"/api/jobs/{id}/logs"))
-        sys.stdout.write(_new_part(shown, text))
-        sys.stdout.flush()
-        shown = text
+        while True:
+            told = server.get(f"/api/jobs/{id}/logs", after=after)
+            sys.stdout.write(log_text(told))
+            sys.stdout.flush()
+            after = told["after"] or after
+            if not (told["chunks"] and told["cut"]):
+                break
         if job["status"] in ENDED:
             return 0
-
-
-def _new_part(before: str, after: str) -> str:
-    if after.startswith(before):
-        return after[len(before) :]
-    last = before[-200:]
-    place = after.rfind(last)
-    return after if place < 0 else after[place + len(last) :]
