@@ -1,6 +1,7 @@
 """The embedded PostgreSQL: whatever dies and whenever, no server is left behind and no committed row is lost."""
 
 import asyncio
+import itertools
 import json
 import os
 import pwd
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import asyncpg
 import psutil
@@ -313,7 +315,8 @@ async def test_start_has_no_time_limit(folder: Path) -> None:
     folder.chmod(0o777)
     pg_bin = programs(folder, postgres=waits)
     with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "_LOG_EVERY", timedelta(0))
+        hours = itertools.count(step=3600)  # each look at the clock is an hour later
+        patch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: next(hours)))
         start = asyncio.create_task(start_and_query(folder / "data", pg_bin))
         await eventually((folder / "waiting").exists)
         await eventually(lambda: sum(line.get("until") == "postgres accepts connections" for line in logs) > 20)
@@ -424,8 +427,11 @@ async def test_nobody_else_can_connect(folder: Path) -> None:
 
 
 @only_root
-async def test_as_root_the_server_runs_unprivileged(folder: Path) -> None:
+async def test_as_root_the_server_runs_unprivileged(folder: Path, request: pytest.FixtureRequest) -> None:
     parent_before = folder.stat()
+    groups = os.getgroups()
+    request.addfinalizer(lambda: os.setgroups(groups))
+    os.setgroups([0])
     async with embedded_postgres(folder / "made" / "data") as server:
         process = psutil.Process(server.pid)
         assert 0 not in process.uids()

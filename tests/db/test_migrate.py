@@ -69,6 +69,17 @@ async def test_failed_migration_leaves_nothing_of_itself(dsn: str, folder: Path)
     assert await migrate(dsn, folder) == ["0003_bad"]
 
 
+async def test_migration_and_its_record_commit_together(dsn: str, folder: Path) -> None:
+    # The record cannot be written, because the migration itself has taken its number.
+    (folder / "0003_bad.sql").write_text(
+        "INSERT INTO jobs VALUES (3);\nINSERT INTO schema_migrations (version, name, checksum) VALUES (3, '', '');\n"
+    )
+    with pytest.raises(MigrationError, match="0003_bad failed and was not recorded"):
+        await migrate(dsn, folder)
+    assert await fetch(dsn, "SELECT id FROM jobs") == [(1,), (2,)]
+    assert await fetch(dsn, "SELECT max(version) FROM schema_migrations") == [(2,)]
+
+
 async def test_changed_file_is_refused(dsn: str, folder: Path) -> None:
     await migrate(dsn, folder)
     (folder / "0002_more.sql").write_text("INSERT INTO jobs VALUES (99);\n")
