@@ -88,7 +88,8 @@ async def test_after_an_outage_the_passes_catch_up_in_bounded_steps(db: Database
     await add_ended(db, 5)
     began = (await refresh_figures(db)).counted_to
     await clock.advance(minutes=5 * 60)
-    await scatter(db, 500, over="298 minutes", kind="probe")
+    await add_kind(db, "export")
+    await scatter(db, 500, over="298 minutes", kind="export")
 
     passes = [await refresh_figures(db)]
     assert passes[0].counted_to < clock.at

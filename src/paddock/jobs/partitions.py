@@ -5,7 +5,7 @@ Making a partition for a time that has rows there already moves them, in the sam
 that is done only for few rows. Otherwise that stretch of time stays in the default partition, and its rows expire
 one by one.
 
-Every lock that holds up writers is waited for at most a second; the pass comes again in five minutes.
+Every lock that holds up writers is waited for at most half a second; the pass comes again in five minutes.
 """
 
 from dataclasses import dataclass
@@ -74,8 +74,9 @@ async def _make(db: Database, what: Partitioned, begins: date) -> bool:
         if await _rows(tx, f"{table}_default", inside) > MOST_MOVED:
             return False
         await tx.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
-        # From here to the commit no row can reach the default partition: one that came after the move would make
-        # ATTACH fail.
+        # Writers must wait before they have chosen a partition. One that waits for the default partition itself
+        # would find after the commit that its row no longer belongs there, and a finish would fail.
+        await tx.execute(f"LOCK TABLE ONLY {table} IN SHARE ROW EXCLUSIVE MODE")
         await tx.execute(f"LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")
         if await _rows(tx, f"{table}_default", inside) > MOST_MOVED:
             raise asyncpg.LockNotAvailableError("Too many rows arrived in the default partition meanwhile.")
@@ -89,7 +90,7 @@ async def _make(db: Database, what: Partitioned, begins: date) -> bool:
 
 
 async def _rows(tx: Transaction, table: str, inside: str) -> int:
-    counted = f"SELECT count(*) FROM (SELECT FROM {table} WHERE {inside} LIMIT {MOST_MOVED + 1}) some"  # noqa: S608  as above
+    counted = f"SELECT count(*) FROM (SELECT FROM {table} WHERE {inside} LIMIT {MOST_MOVED + 1}) first_rows"  # noqa: S608  as above
     return int(await tx.fetchval(counted))
 
 

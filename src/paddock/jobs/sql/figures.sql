@@ -2,9 +2,9 @@
 SELECT pg_advisory_xact_lock(7233, 2);
 
 -- name: progress (durable)
--- Never counted: the last hour is enough to begin with. `now` is the one time of the whole pass.
+-- Never counted: the last minutes are enough to begin with. `now` is the one time of the whole pass.
 SELECT paddock_now() AS now,
-       coalesce((SELECT counted_to FROM figures_progress), paddock_now() - interval '1 hour') AS counted_to;
+       coalesce((SELECT counted_to FROM figures_progress), paddock_now() - interval '25 minutes') AS counted_to;
 
 -- name: keep_progress (durable)
 INSERT INTO figures_progress (counted_to) VALUES ($1)

@@ -10,7 +10,8 @@ ORDER BY c.relname;
 
 -- name: short_lock_wait (durable)
 -- A statement that waits for an exclusive lock holds up all that come after it: rather give up and come again.
-SELECT set_config('lock_timeout', '1s', true);
+-- Shorter than deadlock_timeout: should it ever wait in a circle with a writer, it is never the writer that fails.
+SELECT set_config('lock_timeout', '500ms', true);
 
 -- name: trim_housekeeping (durable)
 -- All but the last $1 runs of each housekeeping kind, at most $2 of each in one go.

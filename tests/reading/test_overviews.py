@@ -1,0 +1,116 @@
+"""What the core wrote, as people see it: a job's fields, its timeline, counts, workers, kinds."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+from paddock.jobs import reading
+from paddock.jobs.core import Core
+from paddock.jobs.figures import refresh_figures
+from paddock.jobs.model import JobId
+from tests.conftest import DatabaseClock
+from tests.playing import read, submit, worker
+from tests.reading.rows import run
+
+
+async def test_a_live_job_shows_when_it_can_be_seen_again(core: Core, clock: DatabaseClock) -> None:
+    [id] = await submit(core)
+    assert (await read(core, id)).visible_at == clock.at
+    attempt = await (await worker(core)).claim_one()
+    assert (await read(core, id)).visible_at == clock.at + timedelta(seconds=60)
+    await attempt.finish(result={"rows": 5})
+    ended = await read(core, id)
+    assert (ended.status, ended.result, ended.visible_at, ended.due_at) == ("completed", {"rows": 5}, None, None)
+    assert await reading.job(core.db, JobId(uuid4())) is None
+
+
+async def test_jobs_come_in_the_order_asked_for(core: Core) -> None:
+    ids = await submit(core, n=5)
+    asked = [ids[3], JobId(uuid4()), ids[0], ids[4]]
+    assert [job.id for job in await reading.jobs(core.db, asked)] == [ids[3], ids[0], ids[4]]
+
+
+async def test_a_retried_job_names_its_successor(core: Core) -> None:
+    [id] = await submit(core)
+    await (await (await worker(core)).claim_one()).finish("permanent")
+    again = await core.retry(id, actor="ann", reason=None)
+    assert (await read(core, id)).retried_by == again.id
+    assert again.retry_of == id
+
+
+async def test_a_cleanup_that_waits_for_its_attempt_has_no_time(core: Core) -> None:
+    [id] = await submit(core, "locking", payload={"lock": "t"})
+    await (await worker(core)).claim_one()
+    await core.cancel([id], actor="ops")
+    page = await reading.page(core.db, reading.Filter(status="pending"))
+    assert [(job.cleanup_of, job.due_at, job.visible_at) for job in page.jobs] == [(id, None, None)]
+
+
+async def test_the_timeline_tells_the_story_oldest_first(core: Core, clock: DatabaseClock) -> None:
+    [id] = await submit(core)
+    one = await worker(core, "one")
+    for _ in range(3):
+        await clock.advance(seconds=1)
+        await (await one.claim_one()).finish("again", delay_seconds=0)
+    await clock.advance(seconds=1)
+    await (await one.claim_one()).finish("transient", delay_seconds=1)
+    await clock.advance(seconds=2)
+    last = await one.claim_one()
+    await clock.advance(seconds=1)
+    await last.finish()
+
+    story = await reading.timeline(core.db, id)
+    assert [(entry["event"], entry["count"]) for entry in story] == [
+        ("enqueued", 1),
+        ("claimed", 1),
+        ("yielded", 3),
+        ("retry", 1),
+        ("claimed", 1),
+        ("completed", 1),
+    ]
+    assert story[3]["error"]["code"] == "broken"
+    assert story[4]["worker"] == "one"
+    assert story[-1]["from"] == "claimed"
+    assert story[-1]["attempt_id"] == last.job.attempt_id
+    assert await reading.timeline(core.db, JobId(uuid4())) == []
+
+
+async def test_a_cancel_is_told_once_with_who_and_why(core: Core, clock: DatabaseClock) -> None:
+    [id] = await submit(core)
+    await (await worker(core)).claim_one()
+    await clock.advance(seconds=1)
+    await core.cancel([id], actor="ops", reason="by mistake")
+    story = await reading.timeline(core.db, id)
+    assert [(entry["event"], entry["actor"], entry["reason"]) for entry in story] == [
+        ("enqueued", "ann", None),
+        ("claimed", None, None),
+        ("cancelled", "ops", "by mistake"),
+    ]
+
+
+async def test_counts_workers_and_kinds(core: Core, clock: DatabaseClock) -> None:
+    await submit(core, n=5)
+    for _ in range(2):
+        await submit(core, "other", owner="bob")
+    one = await worker(core, "one")
+    for attempt in await one.claim("plain", limit=3):
+        await attempt.finish("permanent")
+    await one.claim("plain", limit=1)
+    await refresh_figures(core.db)
+
+    everybody = await reading.counts(core.db)
+    assert everybody.by_kind == {"plain": {"pending": 1, "claimed": 1, "failed": 3}, "other": {"pending": 2}}
+    bobs = await reading.counts(core.db, owner="bob")
+    assert (bobs.by_kind, bobs.complete) == ({"other": {"pending": 2}}, True)
+
+    [seen] = await reading.workers(core.db)
+    assert (seen.worker_id, seen.running, seen.live) == ("one", 1, True)
+    kinds = {kind.name: kind for kind in await reading.kinds(core.db)}
+    assert (kinds["plain"].offered, kinds["plain"].pending, kinds["internal_only"].offered) == (True, 1, False)
+
+    await core.pause("plain", actor="ops", reason="why not")
+    await clock.advance(minutes=2)
+    kinds = {kind.name: kind for kind in await reading.kinds(core.db)}
+    assert (kinds["plain"].paused, kinds["plain"].offered) == (True, False)
+    assert not (await reading.workers(core.db))[0].live
+    await run(core.db, "DELETE FROM queue_stats")
+    assert (await reading.counts(core.db)).sampled_at is None
