@@ -1,54 +1,125 @@
-"""Ours, put to the same questions. Everything a benchmark needs of the product is in this file and nowhere else.
+"""Ours, put to the same questions. Everything a benchmark needs of the product is in this file and its processes.
 
-Each function raises NotImplementedError until it can be answered; the benchmarks then publish the floor and the peers
-and leave our rows open. All of them start from an empty database and run ours as its users do: auth, history, metrics
-and timeline on, workers over HTTP, no database credentials in the worker.
+All of them start from an empty database and run ours as its users do: auth, history, metrics and timeline on, workers
+over HTTP, no database credentials in the worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from bench.contenders import Churn, Drained, Load, Trickle
+import asyncpg
+import msgspec
+
+import paddock
+from bench.contenders import Churn, Drained, Load, Trickle, payload, trickled, waits
 from bench.environment import Database, Env
+from bench.kinds import NOTE, NOTES
+from bench.paddock_processes import Serve, serving, working
 from bench.stale_observation import Observation
+from paddock.jobs import wire
+
+ENQUEUE_AT_ONCE = 1_000
+DONE_WITHIN = 900.0
 
 
 async def drain(env: Env, database: Database, load: Load) -> Drained:
-    """One `paddock serve` on `database.dsn` and one worker: `load.jobs` no-op jobs, claimed and finished
-    `load.batch` at a time with `load.in_flight` batches under way.
-
-    Migrate, start serve, pause the kind, enqueue everything (`load.payload_bytes` each), ANALYZE, start the worker
-    and wait for its session; then, inside `env.measure([serve pid, worker pid])`, resume the kind and wait until all
-    are finished. `seconds` runs from the resume to the last accepted finish (history's newest `completed_at` tells
-    it to the microsecond, polling does not). Check that every job completed exactly once.
-    """
-    raise NotImplementedError
+    """One `paddock serve` and one worker. The clock runs from the resume of the kind to the last accepted finish,
+    which history tells to the microsecond."""
+    async with serving(database) as serve, database.connect() as connection:
+        await serve.ask("POST", "/api/kinds/noop/pause", {"reason": "bench"})
+        await _enqueue(serve, load.jobs, load.payload_bytes)
+        await connection.execute("VACUUM ANALYZE jobs")
+        async with working(serve, batch=load.batch, in_flight=load.in_flight) as worker:
+            async with env.measure([serve.pid, worker]) as measurement:
+                began = await connection.fetchval("SELECT clock_timestamp()")
+                await serve.ask("POST", "/api/kinds/noop/resume", {})
+                await _finished(connection, load.jobs)
+            last, completed, distinct = await connection.fetchrow(
+                "SELECT max(completed_at), count(*), count(DISTINCT id) FROM job_history"
+                " WHERE kind = 'noop' AND status = 'completed'"
+            )
+    if completed != load.jobs or distinct != load.jobs:
+        raise RuntimeError(f"{completed} finishes of {distinct} jobs, where {load.jobs} jobs were to end once each.")
+    return Drained(load.jobs, (last - began).total_seconds(), measurement.usage)
 
 
 async def latency(env: Env, database: Database, trickle: Trickle) -> list[float]:
-    """Seconds from the call that enqueues (POST /api/jobs on a warm connection) to the first line of the handler, one
-    value per sample, an idle worker waiting in a long poll.
+    async with serving(database) as serve:
+        notes = serve.folder / "notes"
+        notes.touch()
+        filler = "x" * trickle.payload_bytes
+        async with working(serve, batch=10, in_flight=1, **{NOTES: str(notes)}):
 
-    Use `contenders.trickled` to enqueue and `contenders.waits` to join: the handler notes `time.monotonic_ns()` with
-    the payload's `sequence`, and the worker process hands the notes over at the end.
-    """
-    raise NotImplementedError
+            async def enqueue(sequence: int) -> None:
+                body = {"kind": "noted", "payload": {"sequence": sequence, "filler": filler}}
+                await serve.ask("POST", "/api/jobs", body)
+
+            await enqueue(-1)
+            await _until(lambda: notes.stat().st_size == NOTE.size)
+            sent = await trickled(trickle, enqueue)
+            await _until(lambda: notes.stat().st_size == NOTE.size * (trickle.samples + 1))
+        started = dict(NOTE.iter_unpack(notes.read_bytes()))
+        del started[-1]
+        return waits(sent, started)
 
 
-def churn(env: Env, database: Database, load: Load) -> AbstractAsyncContextManager[Churn]:
-    """serve and one worker, warm, through which `Churn.run(jobs)` sends slice after slice: enqueue in bulk, return when
-    the last is finished. `control_pids` is serve, `worker_pids` the worker; children are found by the meter."""
-    raise NotImplementedError
+@dataclass
+class PaddockChurn:
+    serve: Serve
+    load: Load
+    connection: asyncpg.Connection
+    worker: int
+    done: int = 0
+
+    @property
+    def control_pids(self) -> tuple[int, ...]:
+        return (self.serve.pid,)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        return (self.worker,)
+
+    async def run(self, jobs: int) -> None:
+        await _enqueue(self.serve, jobs, self.load.payload_bytes)
+        self.done += jobs
+        await _empty(self.connection)
+
+
+@contextlib.asynccontextmanager
+async def churn(env: Env, database: Database, load: Load) -> AsyncIterator[Churn]:
+    async with (
+        serving(database) as serve,
+        database.connect() as connection,
+        working(serve, batch=load.batch, in_flight=load.in_flight) as worker,
+    ):
+        yield PaddockChurn(serve, load, connection, worker)
+
+
+SEED = """
+INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, result, turn_count, failure_count,
+    cluster_count, lost_count, error_code, error_message, created_at, started_at, completed_at, run_seconds, wait_seconds,
+    claimed_by)
+SELECT paddock_id(at, n), (ARRAY['noop','noted','probe','probe_blocking'])[1 + n % 4], status, 3, 'owner-' || n % 50,
+    ARRAY['team-' || n % 20], '{"filler": "seeded"}', CASE WHEN status = 'completed' THEN '{"rows": 1}'::jsonb END, 1, 0, 0, 0,
+    CASE WHEN status = 'failed' THEN 'broken_' || n % 7 END, CASE WHEN status = 'failed' THEN 'It broke, variant ' || n % 7 END,
+    at, at + interval '1 second', at + interval '3 seconds', 2, 1, 'worker-' || n % 10
+FROM (SELECT n, now() - (($1 - n) * interval '7 days' / $1) - interval '10 seconds' AS at,
+             CASE WHEN n % 50 = 0 THEN 'failed' WHEN n % 100 = 1 THEN 'cancelled' ELSE 'completed' END AS status
+      FROM generate_series(1, $1) AS n) rows
+"""
 
 
 async def seed_finished(database: Database, jobs: int) -> None:
-    """Puts that many finished jobs into the migrated database by plain SQL (COPY into the history partitions), spread
-    over kinds, statuses, owners and the last days as in life; then ANALYZE. Called inside an open `churn` or before
-    `named_queries`, so it must not need an empty database."""
-    raise NotImplementedError
+    """Spread over kinds, statuses, owners and the last seven days."""
+    async with database.connect() as connection:
+        await connection.execute(SEED, jobs, timeout=600)
+        await connection.execute("VACUUM ANALYZE job_history", timeout=600)
 
 
 class EnqueueTarget(Protocol):
@@ -60,12 +131,27 @@ class EnqueueTarget(Protocol):
         ...
 
 
-def enqueue_target(
-    env: Env, database: Database, *, clients: int, bare: bool
-) -> AbstractAsyncContextManager[EnqueueTarget]:
-    """serve without a worker, with `clients` warm keep-alive connections. `bare` runs the same routes, auth and
-    validation with the notifier and the idempotency keys switched off; otherwise each request carries a fresh key."""
-    raise NotImplementedError
+@dataclass
+class PaddockEnqueue:
+    serve: Serve
+    bare: bool
+
+    @property
+    def control_pids(self) -> tuple[int, ...]:
+        return (self.serve.pid,)
+
+    async def enqueue(self, client: int) -> None:
+        headers = {} if self.bare else {"Idempotency-Key": uuid.uuid4().hex}
+        await self.serve.ask("POST", "/api/jobs", {"kind": "noop", "payload": {"filler": "x" * 100}}, **headers)
+
+
+@contextlib.asynccontextmanager
+async def enqueue_target(env: Env, database: Database, *, clients: int, bare: bool) -> AsyncIterator[EnqueueTarget]:
+    """serve without a worker. `bare` runs the same routes, auth and validation with the notifier off and no
+    idempotency key; otherwise each request carries a fresh key."""
+    environment = {"PADDOCK_NOTIFIER": "off"} if bare else {}
+    async with serving(database, **environment) as serve:
+        yield PaddockEnqueue(serve, bare)
 
 
 class Beating(Protocol):
@@ -81,21 +167,167 @@ class Beating(Protocol):
         ...
 
 
-def beating(env: Env, database: Database, *, jobs: int, workers: int) -> AbstractAsyncContextManager[Beating]:
-    """serve, and `workers` sessions spoken for over HTTP from this process, which have claimed `jobs` jobs in all."""
-    raise NotImplementedError
+@dataclass
+class PlayedWorker:
+    """A worker's side of the internal API, spoken from here."""
+
+    serve: Serve
+    session: uuid.UUID
+    holding: list[wire.Held] = field(default_factory=list)
+
+    @classmethod
+    async def open(cls, serve: Serve, name: str) -> PlayedWorker:
+        message = wire.Register(worker_id=name, version="bench", kinds=["noop"], slots=1000)
+        told = await serve.ask("POST", "/internal/sessions", message, token=serve.tokens.worker)
+        return cls(serve, uuid.UUID(told["session"]))
+
+    async def claim(self, limit: int) -> None:
+        message = wire.Claim(session=self.session, claim_id=uuid.uuid4(), kinds=["noop"], limit=limit, wait_seconds=5)
+        told = await self.serve.ask("POST", "/internal/jobs/claim", message, token=self.serve.tokens.worker)
+        self.holding += [wire.Held(id=job["id"], attempt_id=job["attempt_id"]) for job in told["jobs"]]
+
+    async def beat(self) -> list[str]:
+        path = f"/internal/sessions/{self.session}/beat"
+        told = await self.serve.ask("POST", path, wire.Beat(holding=self.holding), token=self.serve.tokens.worker)
+        return [verdict["verdict"] for verdict in told["verdicts"]]
+
+    async def finish(self, outcome: str) -> str:
+        [held] = self.holding
+        item: dict[str, Any] = {"id": held.id, "attempt_id": held.attempt_id, "outcome": outcome}
+        if outcome == "permanent":
+            item["error"] = {"code": "late", "message": "A late failure."}
+        body = {"items": [item]}
+        told = await self.serve.ask("POST", "/internal/jobs/finish", body, token=self.serve.tokens.worker)
+        return str(told["verdicts"][0]["verdict"])
+
+
+@dataclass
+class PaddockBeating:
+    serve: Serve
+    connection: asyncpg.Connection
+    workers: list[PlayedWorker]
+
+    @property
+    def control_pids(self) -> tuple[int, ...]:
+        return (self.serve.pid,)
+
+    async def cycle(self) -> None:
+        for verdicts in await asyncio.gather(*(worker.beat() for worker in self.workers)):
+            if set(verdicts) != {"accepted"}:
+                raise RuntimeError(f"A beat was answered with {set(verdicts)}.")
+
+    async def session_table_bytes(self) -> int:
+        return int(await self.connection.fetchval("SELECT pg_total_relation_size('sessions')"))
+
+
+@contextlib.asynccontextmanager
+async def beating(env: Env, database: Database, *, jobs: int, workers: int) -> AsyncIterator[Beating]:
+    async with serving(database) as serve, database.connect() as connection:
+        await _enqueue(serve, jobs, 100)
+        played = [await PlayedWorker.open(serve, f"played-{number}") for number in range(workers)]
+        for worker in played:
+            await worker.claim(jobs // workers)
+        await connection.execute("ANALYZE")
+        yield PaddockBeating(serve, connection, played)
 
 
 Query = Callable[[], Awaitable[object]]
 
+QUERIES = {
+    "newest jobs": "/api/jobs?limit=50",
+    "failed jobs": "/api/jobs?status=failed&limit=50",
+    "jobs of a kind": "/api/jobs?kind=probe&limit=50",
+    "failed jobs of a kind": "/api/jobs?kind=noop&status=failed&limit=50",
+    "jobs of an owner": "/api/jobs?owner=owner-7&limit=50",
+    "an owner's failed jobs of a kind": "/api/jobs?owner=owner-7&kind=noop&status=failed&limit=50",
+    "jobs with a tag": "/api/jobs?tag=team-3&limit=50",
+    "jobs with an error code": "/api/jobs?error_code=broken_3&limit=50",
+    "jobs by error text": "/api/jobs?q=variant%205&limit=50",
+    "running jobs": "/api/jobs?status=claimed&limit=50",
+    "counts by kind and status": "/api/jobs/counts",
+    "throughput of a day": "/api/stats?metric=throughput&range=24h",
+}
 
-def named_queries(env: Env, database: Database, *, jobs: int) -> AbstractAsyncContextManager[Mapping[str, Query]]:
-    """Twelve requests by name (filtered pages, counts, what an overview page needs) on one warm client, over a database
-    with `jobs` jobs in it (`seed_finished` for most, some hundreds pending and running)."""
-    raise NotImplementedError
+
+@contextlib.asynccontextmanager
+async def named_queries(env: Env, database: Database, *, jobs: int) -> AsyncIterator[Mapping[str, Query]]:
+    async with serving(database) as serve:
+        await seed_finished(database, jobs)
+        await _enqueue(serve, 500, 100)
+        worker = await PlayedWorker.open(serve, "played")
+        await worker.claim(100)
+
+        def query(path: str) -> Query:
+            return lambda: serve.ask("GET", path)
+
+        yield {name: query(path) for name, path in QUERIES.items()}
 
 
 async def stale_writer(env: Env, database: Database) -> Observation:
-    """The story of `stale_writer.py` with our own processes: worker A is frozen with SIGSTOP, its session dies, the
-    rescuer gives the job to B, B is frozen, A thaws, beats and finishes late; then B finishes."""
-    raise NotImplementedError
+    """The story of `stale_writer.py`, told over the workers' API: A falls silent, its session dies, the rescuer gives
+    the job to B; A beats and writes late; then B finishes. Twice: A succeeds late, A fails late."""
+    quick = {"PADDOCK_BEAT_SECONDS": "0.5", "PADDOCK_LEASE_SECONDS": "3"}
+    async with serving(database, **quick) as serve, database.connect() as connection:
+        late_finish, owner_finish, _, renewed = await _stale_story(serve, connection, "done")
+        late_failure, _, record, renewed_again = await _stale_story(serve, connection, "permanent")
+    return Observation(
+        library="paddock",
+        version=paddock.__version__,
+        stale_finish_accepted=late_finish == "accepted",
+        owner_finish=owner_finish,
+        stale_failure_accepted=late_failure == "accepted",
+        state_after_stale_failure=record,
+        stale_beat_renews_owner=renewed or renewed_again,
+        runs=2,
+    )
+
+
+async def _stale_story(serve: Serve, connection: asyncpg.Connection, late: str) -> tuple[str, str, str, bool]:
+    await _enqueue(serve, 1, 100)
+    old = await PlayedWorker.open(serve, "A")
+    await old.claim(1)
+    job = old.holding[0].id
+    rescued = "SELECT attempt_id IS NULL FROM jobs WHERE id = $1"
+    while not await connection.fetchval(rescued, job):
+        await asyncio.sleep(0.1)
+    owner = await PlayedWorker.open(serve, "B")
+    await owner.claim(1)
+    lease = "SELECT expires_at FROM sessions WHERE id = $1"
+    before = await connection.fetchval(lease, owner.session)
+    await old.beat()
+    renewed = await connection.fetchval(lease, owner.session) != before
+    verdict = await old.finish(late)
+    own = await owner.finish("done")
+    record = await connection.fetchval("SELECT status FROM job_history WHERE id = $1", job)
+    return verdict, own, str(record), renewed
+
+
+async def _enqueue(serve: Serve, jobs: int, payload_bytes: int) -> None:
+    body = msgspec.json.decode(payload(payload_bytes))
+    left = jobs
+    while left > 0:
+        batch = min(left, ENQUEUE_AT_ONCE)
+        await serve.ask("POST", "/api/jobs/batch", {"jobs": [{"kind": "noop", "payload": body}] * batch})
+        left -= batch
+
+
+async def _finished(connection: asyncpg.Connection, jobs: int) -> None:
+    """Asks seldom, so that asking costs nothing beside what is measured."""
+    await _empty(connection)
+
+
+async def _empty(connection: asyncpg.Connection) -> None:
+    query = "SELECT NOT EXISTS (SELECT FROM jobs WHERE kind IN ('noop', 'noted'))"
+    deadline = asyncio.get_running_loop().time() + DONE_WITHIN
+    while not await connection.fetchval(query):
+        if asyncio.get_running_loop().time() > deadline:
+            raise RuntimeError("The jobs did not end.")
+        await asyncio.sleep(0.05)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + 60
+    while not condition():
+        if asyncio.get_running_loop().time() > deadline:
+            raise RuntimeError("The worker did not start the jobs.")
+        await asyncio.sleep(0.01)

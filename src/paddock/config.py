@@ -75,6 +75,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "concurrency",
         "kind_concurrency",
         "submitted_concurrency",
+        "claims_in_flight",
         "poll_interval_seconds",
         "empty_poll_backoff",
         "beat_seconds",
@@ -206,6 +207,7 @@ class Config(BaseModel):
     concurrency: Count = 10
     kind_concurrency: Annotated[dict[str, Count], BeforeValidator(_numbers_by_kind)] = Field(default_factory=dict)
     submitted_concurrency: Count = 10
+    claims_in_flight: Count = 1
     poll_interval_seconds: Seconds = 5
     empty_poll_backoff: Seconds = 10
     beat_seconds: Seconds = 10

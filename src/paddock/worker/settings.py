@@ -29,6 +29,7 @@ class Settings:
             concurrency=config.concurrency,
             submitted_concurrency=config.submitted_concurrency,
             kind_concurrency=config.kind_concurrency,
+            claims_in_flight=config.claims_in_flight,
             poll_interval=config.poll_interval,
             empty_backoff=config.empty_backoff,
         )
