@@ -98,8 +98,6 @@ def metrics() -> str:
 
 
 def commands() -> str:
-    from rich.console import Console
-
     from paddock.cli.app import build
     from paddock.cli.commands import SECTIONS, overview
 
@@ -109,11 +107,26 @@ def commands() -> str:
         for command in section.commands:
             for verb in command.verbs.split() or [""]:
                 words = [command.name, *([verb] if verb else [])]
-                page = io.StringIO()
-                app.help_print(words, console=Console(file=page, width=100, color_system=None))
-                text = "\n".join(line.rstrip() for line in page.getvalue().strip().splitlines())
-                parts.append(f"## paddock {' '.join(words)}\n\n```text\n{text}\n```\n")
+                parts.append(f"## paddock {' '.join(words)}\n\n```text\n{_help(app, words)}\n```\n")
     return "\n".join(parts)
+
+
+def _help(app: Any, words: list[str]) -> str:
+    """A command's help without the frames, and without the options that say where the server is: all have them."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    app.help_print(words, console=Console(file=page, width=110, color_system=None))
+    lines, panel = [], ""
+    for line in page.getvalue().splitlines():
+        if line.startswith("╭"):
+            panel = line.strip("╭─╮ ")
+            lines.append("" if panel == "Server" else f"{panel}:")
+        elif line.startswith("│") and panel != "Server":
+            lines.append(f"  {line[2:-1].rstrip()}")
+        elif not line.startswith(("│", "╰")):
+            lines.append(line.rstrip())
+    return "\n".join(lines).strip()
 
 
 def routes() -> str:
@@ -140,7 +153,8 @@ def routes() -> str:
 
 
 def kinds() -> str:
-    from paddock.jobs.probe import PROBE
+    from paddock.jobs import upkeep
+    from paddock.jobs.probe import PROBE, PROBE_BLOCKING
     from paddock.jobs.webhook import WEBHOOK
 
     about = (
@@ -148,7 +162,8 @@ def kinds() -> str:
         " `GET /api/kinds` lists all kinds of an installation, other packages' too.\n"
     )
     parts = [about]
-    for kind in (PROBE, WEBHOOK):
+    shown: dict[type, str] = {}
+    for kind in (PROBE, PROBE_BLOCKING, WEBHOOK, *upkeep.KINDS):
         retry = kind.retry
         facts = {
             "submitted by": ", ".join(sorted(kind.submit)) if kind.submit else "code only",
@@ -162,14 +177,20 @@ def kinds() -> str:
             ),
             "grace at shutdown": _span(kind.grace),
             "cleanup": "yes" if kind.cleanup else "no",
+            "at most one at a time": "yes" if kind.serial else "no",
         }
-        fields = [
-            (code(name), code(_type(field.annotation)), field.description or "")
-            for name, field in kind.payload.model_fields.items()
-        ]
         parts.append(f"## {kind.name}\n\n{_about(kind.handler)}{table(('', ''), facts.items())}")
-        parts.append(table(("payload", "type", ""), fields))
+        if kind.payload in shown:
+            parts.append(f"Its payload is that of {shown[kind.payload]}.\n")
+        elif kind.payload.model_fields:
+            shown[kind.payload] = kind.name
+            parts.append(table(("payload", "type", ""), _fields(kind.payload)))
     return "\n".join(parts)
+
+
+def _fields(payload: Any) -> Iterable[tuple[str, str, str]]:
+    for name, field in payload.model_fields.items():
+        yield code(name), code(_type(field.annotation)), field.description or ""
 
 
 def _type(annotation: Any) -> str:
