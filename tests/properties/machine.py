@@ -1,0 +1,328 @@
+"""Random schedules of everything that can happen to jobs, as a state machine of hypothesis."""
+
+from uuid import UUID, uuid4
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from paddock.jobs import wire
+from paddock.jobs.model import GroupId, NewJob
+from tests.properties.kinds import BY_NAME, SUBMITTED
+from tests.properties.playing import ALL, INVALID, Asked, Held, Play, Raced, finish_item
+from tests.properties.world import World
+
+OWNERS = st.sampled_from(["ann", "bob"])
+KIND = st.sampled_from(SUBMITTED)
+LOCK = st.sampled_from([None, "table-1", "table-2"])
+PICK = st.integers(0, 1_000)
+# The last ones are taken most: what was done long ago seldom matters to what happens next.
+RECENT = 12
+OUTCOMES = ("done", "again", "transient", "permanent")
+
+
+def have(what: str) -> "precondition":  # type: ignore[valid-type]
+    return precondition(lambda self: bool(getattr(self.play, what)))
+
+
+class Paddock(RuleBasedStateMachine):
+    world: World
+    play: Play
+
+    @initialize()
+    def begin(self) -> None:
+        self.play = Play(self.world, self.world.run(self.world.start()))
+        self.run(self.register_one())
+
+    async def register_one(self) -> None:
+        await self.play.register()
+
+    def run(self, work: object) -> None:
+        self.world.run(self.play.step(work))  # type: ignore[arg-type]
+
+    def teardown(self) -> None:
+        if hasattr(self, "play"):
+            self.world.run(self.play.drain_down())
+
+    # Picking among what is there.
+
+    def attempt(self, pick: int) -> Held:
+        recent = self.play.attempts[-RECENT:]
+        return recent[-1 - pick % len(recent)]
+
+    def holder(self, pick: int) -> Held:
+        """One that holds its job, if there is one."""
+        live = self.play.model.live
+        holding = [held for held in self.play.attempts if held.id in live and live[held.id].attempt_id == held.attempt]
+        return holding[-1 - pick % len(holding)] if holding else self.attempt(pick)
+
+    def session(self, pick: int) -> UUID:
+        recent = self.play.sessions[-4:]
+        return recent[-1 - pick % len(recent)]
+
+    def job(self, pick: int) -> UUID:
+        known = [*self.play.model.ended, *self.play.model.live][-2 * RECENT :]
+        return known[-1 - pick % len(known)]
+
+    def group(self, pick: int) -> GroupId:
+        known = list(self.play.model.groups)
+        return GroupId(known[-1 - pick % len(known)])
+
+    # People.
+
+    @rule(
+        kind=KIND, owner=OWNERS, n=st.integers(1, 3), priority=st.integers(1, 4), lock=LOCK, delay=st.sampled_from([0, 0, 0, 40])
+    )
+    def submit(self, kind: str, owner: str, n: int, priority: int, lock: str | None, delay: int) -> None:
+        self.run(self.play.submit([new_job(kind, owner, priority, lock, delay) for _ in range(n)]))
+
+    @rule(kind=KIND, lock=LOCK, key=st.sampled_from(["a", "b", "c"]), body=st.sampled_from([b"1", b"1", b"1", b"2"]))
+    def submit_with_key(self, kind: str, lock: str | None, key: str, body: bytes) -> None:
+        self.run(self.play.submit([new_job(kind, "ann", 3, lock, 0)], key, body))
+
+    @rule(kinds=st.lists(KIND, max_size=3), sealed=st.booleans(), final=st.sampled_from([False, False, True]))
+    def make_group(self, kinds: list[str], sealed: bool, final: bool) -> None:
+        jobs = [new_job(kind, "ann", 3, None, 0) for kind in kinds]
+        self.run(self.play.make_group(jobs, sealed=sealed, final=final))
+
+    @precondition(lambda self: self.play.model.groups)
+    @rule(pick=PICK, kind=KIND, lock=LOCK)
+    def submit_to_group(self, pick: int, kind: str, lock: str | None) -> None:
+        job = NewJob(kind, {"lock": lock}, owner="ann", group_id=self.group(pick))
+        self.run(self.play.submit([job]))
+
+    @precondition(lambda self: self.play.model.groups)
+    @rule(pick=PICK)
+    def seal(self, pick: int) -> None:
+        self.run(self.play.seal(self.group(pick)))
+
+    @precondition(lambda self: self.play.model.live)
+    @rule(picks=st.lists(PICK, min_size=1, max_size=3))
+    def cancel(self, picks: list[int]) -> None:
+        live = list(self.play.model.live)
+        self.run(self.play.cancel([live[pick % len(live)] for pick in picks]))
+
+    @precondition(lambda self: self.play.model.ended)
+    @rule(pick=PICK)
+    def retry(self, pick: int) -> None:
+        ended = list(self.play.model.ended)
+        self.run(self.play.retry(ended[-1 - pick % len(ended)]))
+
+    @precondition(lambda self: self.play.model.live or self.play.model.ended)
+    @rule(pick=PICK)
+    def run_now(self, pick: int) -> None:
+        self.run(self.play.run_now(self.job(pick)))
+
+    @rule(enabled=st.booleans())
+    def drain(self, enabled: bool) -> None:
+        self.run(self.play.drain(enabled))
+
+    @rule(kind=KIND, paused=st.sampled_from([True, False, False]))
+    def pause(self, kind: str, paused: bool) -> None:
+        self.run(self.play.pause(kind, paused))
+
+    @rule(
+        owner=OWNERS,
+        all_owners=st.booleans(),
+        types=st.sampled_from([("*",), ("job.*",), ("job.failed", "job.cancelled"), ("toy.made",)]),
+    )
+    def subscribe(self, owner: str, all_owners: bool, types: tuple[str, ...]) -> None:
+        if len(self.play.model.webhooks) < 3:
+            self.run(self.play.subscribe(owner, all_owners, types))
+        else:
+            self.run(self.play.unsubscribe(self.play.model.webhooks[-1]))
+
+    @rule(end=st.booleans(), group=st.booleans())
+    def switch_hooks(self, end: bool, group: bool) -> None:
+        self.run(self.play.switch_hooks(end=end, group=group))
+
+    # Workers.
+
+    @rule()
+    def register(self) -> None:
+        self.run(self.register_one())
+
+    @rule(pick=PICK, quiet=st.booleans())
+    def quiet(self, pick: int, quiet: bool) -> None:
+        self.run(self.play.quiet(self.session(pick), quiet))
+
+    @rule(
+        pick=PICK,
+        limit=st.integers(1, 6),
+        submitted=st.sampled_from([None, None, 0, 2]),
+        kinds=st.sampled_from([ALL, ALL, ("plain", "timed"), ("serial", "locking", "webhook")]),
+        lost=st.sampled_from([False, False, False, True]),
+    )
+    def claim(self, pick: int, limit: int, submitted: int | None, kinds: tuple[str, ...], lost: bool) -> None:
+        asked = Asked(self.session(pick), uuid4(), kinds, limit, submitted)
+        self.play.claims.append(asked)
+        self.run(self.play.claim(asked, answer_lost=lost))
+
+    @have("claims")
+    @rule(pick=PICK)
+    def claim_again(self, pick: int) -> None:
+        recent = self.play.claims[-4:]
+        self.run(self.play.claim(recent[-1 - pick % len(recent)]))
+
+    @have("attempts")
+    @rule(pick=PICK, saved=st.sampled_from([{"n": 1}, {"n": 2}, {"n": 3, "m": 1}, "not an object"]))
+    def save(self, pick: int, saved: dict[str, int] | str) -> None:
+        self.run(self.play.save(self.holder(pick), saved))
+
+    @have("attempts")
+    @rule(pick=PICK)
+    def save_late(self, pick: int) -> None:
+        self.run(self.play.save_together(self.all_attempts_of(self.attempt(pick)), {"late": 1}))
+
+    @have("attempts")
+    @rule(
+        pick=PICK,
+        outcome=st.sampled_from(OUTCOMES),
+        delay=st.sampled_from([None, None, 0, 50]),
+        waiting_on=st.sampled_from([None, "trino"]),
+        saved=st.sampled_from([None, {"turn": 1}]),
+        budget=st.sampled_from(["work", "work", "cluster"]),
+        unclassified=st.booleans(),
+    )
+    def finish(
+        self,
+        pick: int,
+        outcome: str,
+        delay: float | None,
+        waiting_on: str | None,
+        saved: dict[str, int] | None,
+        budget: str,
+        unclassified: bool,
+    ) -> None:
+        fields = {
+            "again": {"delay_seconds": delay, "waiting_on": waiting_on, "saved": saved},
+            "transient": {"delay_seconds": delay, "budget": budget, "unclassified": unclassified},
+        }.get(outcome, {})
+        self.run(self.play.finish([finish_item(self.holder(pick), outcome, **fields)]))
+
+    @have("attempts")
+    @rule(pick=PICK, kind=KIND, lock=LOCK, event=st.booleans(), follow_ups=st.integers(0, 1))
+    def done_with_more(self, pick: int, kind: str, lock: str | None, event: bool, follow_ups: int) -> None:
+        held = self.holder(pick)
+        item = finish_item(
+            held,
+            "done",
+            events=[wire.Event(type="toy.made", subject=str(held.attempt))] if event else [],
+            follow_ups=[wire.FollowUp(kind=kind, payload={"lock": lock}) for _ in range(follow_ups)],
+        )
+        self.run(self.play.finish([item]))
+
+    @have("attempts")
+    @rule(pick=PICK)
+    def finish_invalid(self, pick: int) -> None:
+        self.run(self.play.finish([finish_item(self.holder(pick), "done", result=INVALID)]))
+
+    @have("attempts")
+    @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))
+    def finish_together(self, picks: list[tuple[int, str]]) -> None:
+        items = {(held := self.attempt(pick)).attempt: finish_item(held, outcome) for pick, outcome in picks}
+        self.run(self.play.finish(list(items.values())))
+
+    @have("attempts")
+    @rule(pick=PICK, outcome=st.sampled_from(OUTCOMES))
+    def finish_all_attempts_of_one_job(self, pick: int, outcome: str) -> None:
+        """One worker may well hold a dead attempt's finish and the living one's, and send them together."""
+        several = self.all_attempts_of(self.attempt(pick))
+        self.run(self.play.finish([finish_item(held, outcome) for held in several]))
+
+    def all_attempts_of(self, one: Held) -> list[Held]:
+        return [held for held in self.play.attempts if held.id == one.id]
+
+    @have("writes")
+    @rule(pick=PICK)
+    def write_again(self, pick: int) -> None:
+        recent = self.play.writes[-6:]
+        self.run(recent[-1 - pick % len(recent)]())
+
+    @have("attempts")
+    @rule(pick=PICK, delay=st.sampled_from([0, 5]))
+    def release(self, pick: int, delay: float) -> None:
+        self.run(self.play.release(self.attempt(pick), delay))
+
+    @rule(pick=PICK, omit=st.sampled_from([0, 0, 1, 2, 0xFF]), dying=st.sampled_from([False, False, False, True]))
+    def beat(self, pick: int, omit: int, dying: bool) -> None:
+        self.run(self.play.beat(self.session(pick), omit=omit, dying=dying))
+
+    # Passes and time.
+
+    @rule(seconds=st.sampled_from([5, 15, 33, 70]), beating=st.integers(0, 15))
+    def time_passes(self, seconds: float, beating: int) -> None:
+        self.run(self.play.pass_time(seconds, served=True, beating=beating))
+
+    @rule(seconds=st.sampled_from([2, 12, 45, 130, 400, 900]))
+    def outage(self, seconds: float) -> None:
+        self.run(self.play.pass_time(seconds, served=False, beating=0))
+
+    @rule()
+    def rescue(self) -> None:
+        self.run(self.play.rescue())
+
+    @rule()
+    def keep_timeouts(self) -> None:
+        self.run(self.play.keep_timeouts())
+
+    @precondition(lambda self: self.play.model.groups)
+    @rule()
+    def repeat_hooks(self) -> None:
+        self.run(self.play.repeat_hooks())
+
+    # Races.
+
+    @have("attempts")
+    @rule(
+        picks=st.lists(PICK, min_size=1, max_size=3),
+        outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=3, max_size=3),
+        others=st.sets(st.sampled_from(["cancel", "release", "rescue", "rescue", "claim", "timeouts"]), max_size=3),
+    )
+    def race_to_end(self, picks: list[int], outcomes: list[str], others: set[str]) -> None:
+        play, several = self.play, {(held := self.holder(pick)).attempt: held for pick in picks}
+        raced = [play.raced_finish(held, outcome) for held, outcome in zip(several.values(), outcomes, strict=False)]
+        first = next(iter(several.values()))
+        for other in sorted(others):
+            raced.append(self._other(other, first))
+        self.run(play.race(raced))
+
+    def _other(self, what: str, held: Held) -> Raced:
+        play = self.play
+        return {
+            "cancel": lambda: play.raced_cancel(held.id),
+            "release": lambda: play.raced_release(held),
+            "rescue": play.raced_rescue,
+            "claim": lambda: play.raced_claim(self.session(0)),
+            "timeouts": play.raced_timeouts,
+        }[what]()
+
+    @rule(n=st.integers(2, 3), kind=KIND, lock=LOCK, key=st.sampled_from([None, "r1", "r2"]))
+    def race_to_submit(self, n: int, kind: str, lock: str | None, key: str | None) -> None:
+        job = new_job(kind, "bob", 3, lock, 0)
+        self.run(self.play.race([self.play.raced_submit(job, key) for _ in range(n)]))
+
+    @rule(n=st.integers(2, 3))
+    def race_to_claim(self, n: int) -> None:
+        self.run(self.play.race([self.play.raced_claim(self.session(m)) for m in range(n)]))
+
+    @precondition(lambda self: self.play.model.ended)
+    @rule(pick=PICK, n=st.integers(2, 3))
+    def race_to_retry(self, pick: int, n: int) -> None:
+        ended = list(self.play.model.ended)
+        self.run(self.play.race([self.play.raced_retry(ended[-1 - pick % len(ended)]) for _ in range(n)]))
+
+    @precondition(lambda self: self.play.model.groups)
+    @rule(pick=PICK, outcome=st.sampled_from(["done", "permanent"]))
+    def race_to_end_a_group(self, pick: int, outcome: str) -> None:
+        play, group = self.play, self.group(pick)
+        live = play.model.live
+        members = [h for h in play.attempts if h.id in live and live[h.id].group_id == group][-3:]
+        raced = [play.raced_finish(held, outcome) for held in members]
+        self.run(play.race([*raced, play.raced_seal(group)]))
+
+
+def new_job(kind: str, owner: str, priority: int, lock: str | None, delay: float) -> NewJob:
+    from datetime import timedelta
+
+    lock = lock if BY_NAME[kind].lock_key is not None else None
+    return NewJob(kind, {"lock": lock}, owner=owner, priority=priority, delay=timedelta(seconds=delay))

@@ -1,0 +1,65 @@
+"""Whatever happens in whatever order: the invariants hold after every step, and every run can be brought to its end.
+
+Hypothesis makes the schedules from a seed; a failure prints the shortest schedule it finds. The same seed makes the
+same schedules:
+
+    PADDOCK_SEED=7 scripts/test tests/properties          another seed
+    PADDOCK_LONG=1 scripts/test tests/properties          at least 100,000 steps; PADDOCK_STEPS=N for more
+"""
+
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.conftest import Server
+from tests.properties.machine import Paddock
+from tests.properties.world import World
+
+LONG = bool(os.environ.get("PADDOCK_LONG"))
+STEPS = int(os.environ.get("PADDOCK_STEPS", "100000" if LONG else "2500"))
+STEPS_PER_RUN = 60
+RUNS_PER_SEED = 200
+
+
+@pytest.fixture(scope="module")
+def world(postgres: Server) -> Iterator[World]:
+    configured = structlog.get_config()
+    # Hooks fail by the hundred here, as they are told to.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with World(postgres) as opened:
+        yield opened
+    structlog.configure(**configured)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(6 * 60 * 60 if LONG else 600)
+def test_invariants_hold_after_every_step(world: World) -> None:
+    number = int(os.environ.get("PADDOCK_SEED", str(random.randrange(1 << 32)) if LONG else "1"))
+    began = time.monotonic()
+    while world.steps < STEPS:
+        print(f"PADDOCK_SEED={number} (after {world.steps:,} steps, {time.monotonic() - began:.0f} s)", flush=True)
+        machine = seed(number)(type("Paddock", (Paddock,), {"world": world}))
+        run_state_machine_as_test(machine, settings=_settings())
+        number += 1
+    print(f"{world.steps:,} steps in {time.monotonic() - began:.0f} s")
+
+
+def _settings() -> settings:
+    runs = min(RUNS_PER_SEED, max(1, STEPS // STEPS_PER_RUN))
+    return settings(
+        max_examples=runs,
+        stateful_step_count=STEPS_PER_RUN,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        verbosity=Verbosity.normal,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
