@@ -20,6 +20,7 @@ from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.probe import PROBE
 from paddock.metrics import Metrics
+from paddock.web import pages
 from tests.kinds import TEST_KINDS
 
 BASE = "http://paddock.test"
@@ -67,7 +68,7 @@ def config() -> Config:
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config)
+    return create_app(core, config, routes=pages.routes())
 
 
 @pytest.fixture

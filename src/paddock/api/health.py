@@ -25,7 +25,9 @@ metrics_router = APIRouter(tags=["health"])
     summary="Does this process live?",
     responses=documented({"status": "ok", "version": "0.1.0"}),
 )
-async def health() -> Response:
+async def health(plane: ThePlane) -> Response:
+    if not plane.healthy():
+        return not_ready("loops_stand_still", "This process no longer does its own work; start it again.")
     return answer({"status": "ok", "version": paddock.__version__})
 
 

@@ -1,6 +1,7 @@
 """What the routes of one control plane share."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -23,6 +24,8 @@ class Plane:
     hub: Hub
     # Set once this process is to stop: whoever waits in a call is answered now.
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether this process's own loops still turn: /health asks. Whoever runs them says so.
+    healthy: Callable[[], bool] = lambda: True
 
 
 async def _plane(request: Request) -> Plane:

@@ -1,0 +1,117 @@
+"""One table says role x route. These tests walk every route of the app against it."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from paddock.api.access import ACCESS, OPEN, ROLES
+from tests.api.conftest import Clients
+
+ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
+NAMES = {"worker": "worker", "analyst": "ada", "ops": "grace", "admin": "root"}
+
+
+def every_route(app: FastAPI) -> Iterator[str]:
+    for route in app.routes:
+        assert isinstance(route, Route), f"{route} is no plain route: does the walk see what is inside?"
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            yield f"{method} {route.path}"
+
+
+def test_every_route_is_in_the_table_and_every_line_of_the_table_has_a_route(app: FastAPI) -> None:
+    assert sorted(every_route(app)) == sorted(ACCESS)
+
+
+def test_admins_may_do_everything_but_what_workers_do_and_workers_nothing_else() -> None:
+    for route, roles in ACCESS.items():
+        internal = route.startswith("POST /internal/")
+        assert (roles == {"worker"}) == internal, route
+        assert roles == OPEN or ("admin" in roles) != internal, route
+
+
+async def test_the_table_decides(clients: Clients) -> None:
+    wrong = [problem for route in sorted(ACCESS) async for problem in against_the_table(route, clients)]
+    assert wrong == []
+
+
+async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
+    method, path = route.split(" ")
+    for name in ("job_id", "group_id", "event_id", "webhook_id", "token_id", "session"):
+        path = path.replace(f"{{{name}}}", ID)
+    path = path.replace("{kind}", "nonesuch").replace("{name}", "style.css")
+    if path == "/api/stream":
+        path += "?group=no-id"  # allowed, and yet no stream that never ends
+
+    async def status(name: str) -> int:
+        client = await clients(name)
+        # A body no route takes: whoever may not come in must be told so and not what is wrong with it.
+        return (await client.request(method, path, json=None if method == "GET" else {"?": 0})).status_code
+
+    roles = ACCESS[route]
+    if roles == OPEN:
+        if (answered := await status("stranger")) not in (200, 401, 403, 422):
+            yield f"{route}: a stranger got {answered}"
+        return
+    page = not path.startswith(("/api/", "/internal/"))  # a browser is shown the way to sign in
+    if (answered := await status("stranger")) != (303 if page else 401):
+        yield f"{route}: a stranger got {answered}"
+    for role in ROLES:
+        answered = await status(NAMES[role])
+        if page and method == "POST" and role in roles:
+            right = answered == 403  # it lacks the CSRF token of a form
+        else:
+            right = (answered == 403) == (role not in roles) and answered != 401 and answered < 500
+        if not right:
+            yield f"{route}: {role} got {answered}"
+
+
+async def test_a_worker_claims_only_the_kinds_of_its_token(clients: Clients) -> None:
+    await clients.token("limited", "worker", kinds=["plain"])
+    ada, limited = await clients("ada"), await clients("limited")
+    for kind in ("plain", "other"):
+        assert (await ada.post("/api/jobs", json={"kind": kind})).status_code == 202
+
+    registered = await limited.post(
+        "/internal/sessions", json={"worker_id": "w", "version": "1", "kinds": ["plain", "other"]}
+    )
+    claimed = await limited.post(
+        "/internal/jobs/claim",
+        json={"session": registered.json()["session"], "claim_id": ID, "kinds": ["plain", "other"], "limit": 10},
+    )
+
+    assert [job["kind"] for job in claimed.json()["jobs"]] == ["plain"]
+
+
+async def test_priority_above_normal_needs_ops(clients: Clients) -> None:
+    ada, grace = await clients("ada"), await clients("grace")
+    for priority in (1, 2):
+        body = {"kind": "plain", "priority": priority}
+        refused = await ada.post("/api/jobs", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "priority_not_allowed")
+        assert (await ada.post("/api/jobs/batch", json={"jobs": [body]})).status_code == 403
+        assert (await grace.post("/api/jobs", json=body)).status_code == 202
+    assert (await ada.post("/api/jobs", json={"kind": "plain", "priority": 4})).status_code == 202
+
+
+async def test_a_kind_says_who_may_submit_it(clients: Clients) -> None:
+    ada, root = await clients("ada"), await clients("root")
+
+    for_ops = await ada.post("/api/jobs", json={"kind": "probe"})
+    assert (for_ops.status_code, for_ops.json()["error"]["code"]) == (403, "kind_not_allowed")
+    for client in (ada, root):
+        internal = await client.post("/api/jobs", json={"kind": "internal_only"})
+        assert (internal.status_code, internal.json()["error"]["code"]) == (403, "kind_internal")
+    unknown = await root.post("/api/jobs", json={"kind": "nonesuch"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_kind")
+
+
+async def test_an_engine_role_outside_the_token_is_refused(clients: Clients) -> None:
+    await clients.token("carol", "analyst", engine_roles=["finance"])
+    carol = await clients("carol")
+
+    granted = await carol.post("/api/jobs", json={"kind": "plain"}, headers={"X-Use-Case-Id": "finance"})
+    refused = await carol.post("/api/jobs", json={"kind": "plain"}, headers={"X-Use-Case-Id": "people"})
+
+    assert granted.json()["data"]["role"] == "finance"
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "engine_role_not_allowed")
