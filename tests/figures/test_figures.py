@@ -56,10 +56,13 @@ async def test_figures_equal_a_direct_count(db: Database, clock: DatabaseClock) 
 
     for width in (10, 60, 600):
         await agree(db, width, clock.at - timedelta(hours=2))
-    errors = await run(db, "SELECT kind, sum(n)::int AS n FROM error_stats WHERE width = 600 GROUP BY kind ORDER BY kind")
+    errors = await run(
+        db, "SELECT kind, sum(n)::int AS n FROM error_stats WHERE width = 600 GROUP BY kind ORDER BY kind"
+    )
     assert [tuple(row) for row in errors] == [("export", 100), ("probe", 100)]
     histograms_sum = await run(
-        db, "SELECT sum(n)::int AS n, sum((SELECT sum(x) FROM unnest(run_histogram) x))::int AS m FROM job_stats WHERE width = 60"
+        db,
+        "SELECT sum(n)::int AS n, sum((SELECT sum(x) FROM unnest(run_histogram) x))::int AS m FROM job_stats WHERE width = 60",
     )
     assert histograms_sum[0]["n"] == histograms_sum[0]["m"] == 600
 
@@ -111,7 +114,9 @@ async def test_old_buckets_go(db: Database, clock: DatabaseClock) -> None:
         await clock.advance(delta)
         await refresh_figures(db)
         for table in ("job_stats", "error_stats", "queue_stats"):
-            old = await run(db, f"SELECT DISTINCT width FROM {table} WHERE bucket < $1", clock.at - timedelta(minutes=60))
+            old = await run(
+                db, f"SELECT DISTINCT width FROM {table} WHERE bucket < $1", clock.at - timedelta(minutes=60)
+            )
             assert {row["width"] for row in old} <= left
 
 
@@ -130,7 +135,9 @@ async def test_the_sample_says_what_waits_and_runs(db: Database, clock: Database
            WHERE id IN (SELECT id FROM jobs WHERE status = 'pending' LIMIT 1)""",
     )
     await refresh_figures(db)
-    rows = await run(db, "SELECT kind, pending, claimed, submitted, oldest_due_seconds FROM queue_stats WHERE width = 60")
+    rows = await run(
+        db, "SELECT kind, pending, claimed, submitted, oldest_due_seconds FROM queue_stats WHERE width = 60"
+    )
     assert sorted(map(tuple, rows)) == [("idle", 0, 0, 0, 0.0), ("probe", 4, 2, 1, 30.0)]
 
     metrics = Metrics(CollectorRegistry())
@@ -187,7 +194,7 @@ async def test_series_read_what_was_counted(db: Database, clock: DatabaseClock) 
             await values(metric, range=length)
     for bad in ({"metric": "nope"}, {"metric": "errors", "range": timedelta(days=8)}):
         with pytest.raises(Refused) as refused:
-            await figures.series(db, **bad)  # type: ignore[arg-type]  # on purpose
+            await figures.series(db, **bad)
         assert refused.value.status == 422
 
 

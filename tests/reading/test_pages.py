@@ -2,7 +2,7 @@
 
 import base64
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -11,6 +11,7 @@ import pytest
 from paddock.db.pool import Database
 from paddock.jobs import reading
 from paddock.jobs.errors import Refused
+from paddock.jobs.model import Job
 from paddock.jobs.reading import Filter
 from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
 
@@ -59,10 +60,7 @@ async def test_a_page_out_of_time_says_how_far_it_looked_and_goes_on_from_there(
     await add_ended(db, 3_000, ago="1 minute")
 
     ticks: Iterator[float] = iter([0.0, 1.0, 1.0, 1.0])
-    short = await reading.page(db, Filter(tag=None, worker=None, q=None, since=None, owner=None, status="completed"), limit=1)
-    assert len(short.jobs) == 1
-
-    asked = Filter(error_code=None, tag="none has it")
+    asked = Filter(tag="none has it")
     page = await reading.page(db, asked, limit=10, monotonic=lambda: next(ticks))
     assert page.jobs == []
     assert page.next_cursor is not None
@@ -90,7 +88,9 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
                 error = (f"code_{kind}", "It broke.") if status == "failed" else None
                 await add_ended(db, 5, kind=kind, owner=owner, status=status, error=error, ago="1 hour")
     await run(db, "UPDATE jobs SET group_id = $1 WHERE owner = 'ann'", group)
-    await run(db, "UPDATE job_history SET group_id = $1, schedule = 'nightly', tags = '{a,b}' WHERE owner = 'bob'", group)
+    await run(
+        db, "UPDATE job_history SET group_id = $1, schedule = 'nightly', tags = '{a,b}' WHERE owner = 'bob'", group
+    )
     session = (
         await run(
             db,
@@ -109,7 +109,7 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
 
     every = (await reading.page(db, Filter(), limit=1000, budget=timedelta(seconds=10))).jobs
     assert len(every) == 80
-    cases = {
+    cases: dict[Filter, Callable[[Job], bool]] = {
         Filter(kind="probe"): lambda job: job.kind == "probe",
         Filter(owner="bob"): lambda job: job.owner == "bob",
         Filter(status="pending"): lambda job: job.status == "pending",

@@ -12,7 +12,7 @@ MESSAGES = {
     "100% of the disk": ["100%", "% of", "DISK"],
     "under_score": ["r_s", "_"],
     r"back\slash": ["\\", "k\\s"],
-    "it's \"quoted\"": ["'s", '"quoted"', "t's \"q"],
+    'it\'s "quoted"': ["'s", '"quoted"', "t's \"q"],
     "Tabelle für Größe": ["GRÖSSE".replace("SS", "ß"), "für"],
     "drop table; -- jobs": ["; --"],
 }

@@ -122,12 +122,17 @@ async def test_our_own_keep_their_time_and_their_switch(core: Core, clock: Datab
     await schedules.ensure(core, "own", "plain", timedelta(seconds=10))
     after = await seen(core, "own")
     assert (after.enabled, after.next_at, after.internal) == (False, due, True)
-    for change in (schedules.delete(core, "own", actor="ops"), schedules.update(core, "own", {"every": None}, actor="ops")):
+    for change in (
+        schedules.delete(core, "own", actor="ops"),
+        schedules.update(core, "own", {"every": None}, actor="ops"),
+    ):
         with pytest.raises(Refused, match="belongs to Paddock"):
             await change
 
 
-async def test_changes_are_checked_audited_and_move_the_time_only_when_they_must(core: Core, clock: DatabaseClock) -> None:
+async def test_changes_are_checked_audited_and_move_the_time_only_when_they_must(
+    core: Core, clock: DatabaseClock
+) -> None:
     first = await make(core)
     await clock.advance(seconds=30)
     tagged = await schedules.update(core, "nightly", {"tags": ["a"]}, actor="ops")

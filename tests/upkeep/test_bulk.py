@@ -46,7 +46,9 @@ class Line:
         raise NotImplementedError
 
 
-async def turn(core: Core, clock: DatabaseClock, action: Any, asked: Filter, line: Line, saved: JsonObject | None = None) -> Any:
+async def turn(
+    core: Core, clock: DatabaseClock, action: Any, asked: Filter, line: Line, saved: JsonObject | None = None
+) -> Any:
     content = bulk.payload(action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False)
     return await run_bulk(
         Turn(

@@ -18,7 +18,9 @@ async def count(db: Database, table: str) -> int:
 
 async def names(db: Database, table: str) -> list[str]:
     rows = await run(
-        db, "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::text::regclass ORDER BY 1", table
+        db,
+        "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::text::regclass ORDER BY 1",
+        table,
     )
     return [row["name"] for row in rows if not row["name"].endswith("_default")]
 
@@ -30,7 +32,9 @@ def test_weeks_begin_on_monday_and_days_at_midnight_utc() -> None:
     assert LOGS.beginning(at) == date(2026, 11, 15)
 
 
-async def test_they_are_made_once_with_every_index_and_take_over_what_was_there(db: Database, clock: DatabaseClock) -> None:
+async def test_they_are_made_once_with_every_index_and_take_over_what_was_there(
+    db: Database, clock: DatabaseClock
+) -> None:
     await add_ended(db, 100)
     assert await make_ahead(db, HISTORY, clock.at) == 3
     assert await make_ahead(db, HISTORY, clock.at) == 0

@@ -87,7 +87,11 @@ async def test_what_has_expired_goes_and_the_rest_stays(core: Core, clock: Datab
                VALUES ('x', 'ann', 'ops', gen_random_uuid()::text::bytea, 'ann') RETURNING id""",
         )
         id, hour = token[0]["id"], "paddock_now() + interval '1 hour'"
-        await run(core.db, f"INSERT INTO web_sessions VALUES (gen_random_uuid()::text::bytea, $1, 'c', paddock_now(), {hour})", id)
+        await run(
+            core.db,
+            f"INSERT INTO web_sessions VALUES (gen_random_uuid()::text::bytea, $1, 'c', paddock_now(), {hour})",
+            id,
+        )
         await run(core.db, f"INSERT INTO sign_in_links VALUES (gen_random_uuid()::text::bytea, $1, {hour})", id)
 
     tables = ("idempotency_keys", "events", "deliveries", "web_sessions", "sign_in_links")

@@ -76,7 +76,8 @@ class Scan:
             self._high = edge or self._high
         else:
             self._low = edge or self._low
-        return Step(matches, edge, looked < size and not full)
+        passed = self._low >= self._high
+        return Step(matches, edge, passed or (looked < size and not full))
 
     def _arguments(self, want: int) -> list[object]:
         asked = self._asked
@@ -159,7 +160,8 @@ def scan_statement(sources: tuple[str, ...], order: Order, size: int, output: Ou
         sources=" UNION ALL ".join(parts),
         output=_filled(output, live_row=SQL["live_row"].sql, ended_row=SQL["ended_row"].sql),
     )
-    text = text.replace("{order}", order).replace("{reverse}", "ASC" if order == "DESC" else "DESC")
+    bound, reverse = ("j.id < $2", "ASC") if order == "DESC" else ("j.id > $1", "DESC")
+    text = text.replace("{order}", order).replace("{reverse}", reverse).replace("{bound}", bound)
     return Statement(f"scan_{output}", text.replace("{step}", str(size)), "relaxed")
 
 

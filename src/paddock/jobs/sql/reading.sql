@@ -2,13 +2,15 @@
 -- One step along an index, newest or oldest first, over live and ended jobs together. One snapshot: a job that ends
 -- meanwhile is in exactly one of the two tables, so that no page misses or doubles it.
 -- $1 and $2: the ids between which it looks, both excluded. The scan reads at most {step} rows in id order and looks
--- at the rest of the filter only then: the cost of a step does not depend on how rare a match is.
+-- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. The far bound is part
+-- of that rest: a walk bounded on both sides is estimated as tiny, and planned as a bitmap of half the table and a sort.
 -- `edge` is the last id looked at; `looked` < {step} means that nothing is left.
 WITH scanned AS MATERIALIZED (
     SELECT * FROM ({sources}) source ORDER BY id {order} LIMIT {step}
 ), matched AS MATERIALIZED (
     SELECT id, completed_at FROM scanned s
-    WHERE ($3::text IS NULL OR s.kind = $3)
+    WHERE s.id > $1 AND s.id < $2
+      AND ($3::text IS NULL OR s.kind = $3)
       AND ($4::text[] IS NULL OR s.status = ANY ($4))
       AND ($5::text IS NULL OR s.owner = $5)
       AND ($6::uuid IS NULL OR s.group_id = $6)
@@ -70,17 +72,17 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
 
 -- name: along (relaxed)
 -- Walks an index that is ordered by id once {guard} fixes what stands before it.
-(SELECT {columns} FROM {table} j WHERE {guard}j.id > $1 AND j.id < $2 ORDER BY j.id {order} LIMIT {step})
+(SELECT {columns} FROM {table} j WHERE {guard}{bound} ORDER BY j.id {order} LIMIT {step})
 
 -- name: along_statuses (relaxed)
 -- job_history_unhappy is ordered by id within one status: one walk for each.
 (SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
     SELECT {columns} FROM job_history j
-    WHERE j.status = u.status AND j.status <> 'completed' AND j.id > $1 AND j.id < $2 ORDER BY j.id {order} LIMIT {step}) h)
+    WHERE j.status = u.status AND j.status <> 'completed' AND {bound} ORDER BY j.id {order} LIMIT {step}) h)
 
 -- name: among (relaxed)
 -- Reads a small set whole (the jobs of one group, those that run now) and puts it in order.
-(SELECT * FROM (SELECT {columns} FROM {table} j WHERE {guard} OFFSET 0) j WHERE j.id > $1 AND j.id < $2)
+(SELECT * FROM (SELECT {columns} FROM {table} j WHERE {guard} OFFSET 0) j WHERE {bound})
 
 -- name: pending_of_kind (relaxed)
 -- Whether the live jobs of a kind are few enough to be read whole. Stops at the first one too many.

@@ -1,0 +1,190 @@
+"""Every hot reading at 50,000 jobs reaches its rows by an index and touches few of them, with and without statistics."""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from paddock.db.pool import Database, Statement, open_database
+from paddock.jobs import bulk, histograms, logs, overviews, reading, schedules, upkeep
+from paddock.jobs.filtering import Filter
+from paddock.jobs.partitions import HISTORY, LOGS, make_ahead
+from tests.conftest import Server
+from tests.reading.rows import add_ended, add_kind, add_live, run
+
+BIG = ("jobs", "job_history", "job_logs", "job_timeline", "idempotency_keys")
+# A page looks at 500 rows of each table, then at 2,000; a kind's few pending ones are read whole.
+MOST_ROWS = 6_000
+
+Seen = list[tuple[Statement, Sequence[object]]]
+
+
+class Watched(Database):
+    """Remembers what was asked of it."""
+
+    seen: Seen
+
+    async def fetch(self, statement: Statement, *arguments: object) -> Sequence[asyncpg.Record]:
+        self.seen.append((statement, arguments))
+        return await super().fetch(statement, *arguments)
+
+    async def fetchval(self, statement: Statement, *arguments: object) -> Any:
+        self.seen.append((statement, arguments))
+        return await super().fetchval(statement, *arguments)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def filled(postgres: Server) -> AsyncIterator[str]:
+    """50,000 jobs and their logs: half of them live, the ended ones in partitions and in the default one."""
+    name = "plans"
+    dsn = await postgres.create_database(name, "paddock_template")
+    async with open_database(dsn) as db:
+        await run(db, "ALTER TABLE jobs SET (autovacuum_enabled = off)")
+        await run(db, "ALTER TABLE job_history_default SET (autovacuum_enabled = off)")
+        now = (await run(db, "SELECT paddock_now() AS now"))[0]["now"]
+        await add_kind(db, "rare")
+        await add_kind(db, "probe")
+        for kind, owner, n in (("probe", "ann", 23_000), ("rare", "bob", 500)):
+            await add_live(db, n, kind=kind, owner=owner, ago="1 minute")
+            await add_ended(db, n, kind=kind, owner=owner, ago="10 days")
+        await make_ahead(db, HISTORY, now)
+        await make_ahead(db, LOGS, now)
+        await add_ended(db, 1_000, status="failed", error=("broken", "It broke."), ago="1 second")
+        await run(
+            db,
+            "UPDATE jobs SET status = 'claimed', attempt_id = gen_random_uuid(), session_id = gen_random_uuid() WHERE id IN (SELECT id FROM jobs LIMIT 100)",
+        )
+        await run(
+            db,
+            """INSERT INTO job_logs (job_id, attempt_id, seq, at, lines)
+               SELECT id, gen_random_uuid(), 1, paddock_now() - interval '1 hour', 'x' FROM jobs""",
+        )
+        await run(db, "INSERT INTO job_timeline (job_id, event) SELECT id, 'x' FROM jobs")
+        await run(db, "INSERT INTO idempotency_keys SELECT 'ann', '/', id::text, '' FROM jobs")
+        for table in ("job_history", "job_logs"):
+            for row in await run(
+                db,
+                "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::text::regclass",
+                table,
+            ):
+                for index in await run(
+                    db, "SELECT indexname FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE '%brin%'", row["name"]
+                ):
+                    await run(db, "SELECT brin_summarize_new_values($1::text::regclass)", index["indexname"])
+    yield dsn
+    await postgres.drop_database(name)
+
+
+@pytest.fixture(params=["without statistics", "with statistics"])
+async def watched(filled: str, request: pytest.FixtureRequest) -> AsyncIterator[Watched]:
+    async with open_database(filled) as db:
+        if request.param == "with statistics":
+            await run(db, "ANALYZE")
+        else:
+            await run(db, "DELETE FROM pg_statistic")
+        watched = Watched(db.pool("durable"), db.pool("relaxed"))
+        watched.seen = []
+        yield watched
+
+
+async def test_pages_touch_few_rows(watched: Watched) -> None:
+    [some] = (await reading.page(watched, Filter(), limit=1)).jobs
+    for asked in (
+        Filter(),
+        Filter(kind="probe"),
+        Filter(kind="rare"),
+        Filter(kind="rare", status="completed"),
+        Filter(owner="bob", status="completed"),
+        Filter(status="failed"),
+        Filter(status="claimed"),
+        Filter(status="submitted"),
+        Filter(status="pending"),
+        Filter(error_code="broken"),
+        Filter(q="roke"),
+        Filter(q=str(some.id)[:13]),
+        Filter(group=uuid4()),
+        Filter(worker="w"),
+        Filter(schedule="s"),
+        Filter(ids=(some.id,)),
+        Filter(tag="t"),
+    ):
+        await reading.page(watched, asked, limit=100, budget=timedelta(0))
+        await reading.ids(watched, bulk.narrow("retry", asked), limit=100)
+    await reading.jobs(watched, [some.id])
+    assert len(watched.seen) > 30
+    for statement, arguments in watched.seen:
+        await touches_few_rows(watched, statement, arguments)
+
+
+async def test_overviews_logs_and_schedules_touch_few_rows(watched: Watched) -> None:
+    [some] = (await reading.page(watched, Filter(), limit=1)).jobs
+    watched.seen.clear()
+    await reading.timeline(watched, some.id)
+    await reading.workers(watched)
+    await reading.kinds(watched)
+    await logs.tail(watched, some.id)
+    await logs.tail(watched, some.id, (await logs.tail(watched, some.id)).after)
+    await schedules.page(watched)
+    for statement, arguments in watched.seen:
+        await touches_few_rows(watched, statement, arguments)
+    now = (await run(watched, "SELECT paddock_now() AS now"))[0]["now"]
+    await touches_few_rows(watched, schedules.SQL["due_schedules"], [20, False, ["probe"]])
+    await touches_few_rows(watched, logs.SQL["append_logs"], [[some.id], [some.id], [1], ["x"], [0]])
+    ten_seconds = (now - timedelta(seconds=10), now, list(histograms.BOUNDS))
+    await touches_few_rows(watched, histograms.filled("count_ended"), ten_seconds)
+    await touches_few_rows(watched, histograms.SQL["count_errors"], ten_seconds[:2])
+    await touches_few_rows(watched, histograms.SQL["measure_queue"], [1_000])
+    owner = overviews.SQL["owner_counts"]
+    await touches_few_rows(watched, owner, ["bob", timedelta(days=30), 2_000, 2_000])
+
+
+async def test_upkeep_touches_few_rows(watched: Watched) -> None:
+    now = (await run(watched, "SELECT paddock_now() AS now"))[0]["now"]
+    old = now - timedelta(days=1)
+    for name, arguments in {
+        "trim_housekeeping": [200, 100],
+        "trim_timeline": [500, 1_000],
+        "trim_logs": [now - timedelta(minutes=15), 1_000, 1_000],
+        "expire_timeline": [old, 1_000],
+        "expire_keys": [old, 1_000],
+        "expire_sessions": [old, 1_000],
+        "trim_default_history": [now - timedelta(days=30), 1_000],
+    }.items():
+        await touches_few_rows(watched, upkeep.SQL[name], arguments)
+
+
+async def touches_few_rows(db: Database, statement: Statement, arguments: Sequence[object]) -> None:
+    async with db.pool(statement.pool).acquire() as connection, connection.transaction():
+        values = f"({', '.join(map(literal, arguments))})" if arguments else ""
+        await connection.execute(f"PREPARE looked_at AS {statement.sql}")
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE looked_at{values}")
+        await connection.execute("DEALLOCATE looked_at")
+    for node in nodes(json.loads(text)[0]["Plan"]):
+        if not str(node.get("Relation Name", "")).startswith(BIG):
+            continue
+        assert node["Node Type"] != "Seq Scan" or node["Actual Rows"] == 0, (statement.name, arguments, node)
+        removed = sum(node.get(f"Rows Removed by {why}", 0) for why in ("Filter", "Index Recheck"))
+        touched = (node["Actual Rows"] + removed) * node["Actual Loops"]
+        assert touched <= MOST_ROWS, (statement.name, arguments, node)
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+def literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "'{" + ",".join(map(str, value)) + "}'"
+    assert isinstance(value, str | UUID | datetime | timedelta)
+    return "'" + str(value).replace("'", "''") + "'"
