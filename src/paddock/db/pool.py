@@ -7,16 +7,19 @@ half the throughput. Every named statement says which pool it belongs to.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import asyncpg
 
 PoolName = Literal["durable", "relaxed"]
+DEADLOCKS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+DEADLOCK_TRIES = 5
+T = TypeVar("T")
 
 # Every hot statement reaches its rows by an index. Without this a table that was never analysed, or shrank to nothing,
 # is read whole: 97 -> 991 us per job before the first auto-analyse. The plans are the same for all parameters.
@@ -102,6 +105,17 @@ class Database:
                 yield tx
         for told in tx.after_commit:
             told()
+
+    async def repeated(self, write: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Deadlocks are nobody's fault: the database picked one of two transactions, which simply goes again."""
+        for tries_left in reversed(range(DEADLOCK_TRIES)):
+            try:
+                async with self.transaction() as tx:
+                    return await write(tx)
+            except DEADLOCKS:
+                if not tries_left:
+                    raise
+        raise AssertionError("unreachable")
 
     async def close(self) -> None:
         for pool in self._pools.values():

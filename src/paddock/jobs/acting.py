@@ -27,7 +27,10 @@ async def audit(
 
 
 async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str | None) -> Mapping[JobId, str]:
-    """State and token change at once; a cleanup of what was ever claimed becomes due when its attempt has stopped."""
+    """State and token change at once; a cleanup of what was ever claimed becomes due when its attempt has stopped.
+
+    Answers for each id `cancelled`, `finished`, `unknown`, or `cleanup`: those are not cancelled, they end by themselves.
+    """
     message = f"Cancelled by {actor}" + (f": {clean_text(reason, 500)}" if reason else ".")
     endings = [Ending(id, None, "cancelled", code="cancelled", message=message) for id in dict.fromkeys(ids)]
 
@@ -46,15 +49,19 @@ async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str 
             await audit(tx, actor, "cancel", f"job:{row['id']}", reason)
         return {JobId(row["id"]) for row in rows}
 
-    cancelled = await fencing.repeated(core, write)
+    cancelled = await core.db.repeated(write)
     rest = [id for id in ids if id not in cancelled]
-    known = {job.id for job in await reading.jobs(core.db, rest)} if rest else set()
-    return {id: "cancelled" if id in cancelled else "finished" if id in known else "unknown" for id in ids}
+    known = (
+        {job.id: "finished" if job.ended else "cleanup" for job in await reading.jobs(core.db, rest)} if rest else {}
+    )
+    return {id: "cancelled" if id in cancelled else known.get(id, "unknown") for id in ids}
 
 
 async def retry(core: "Core", id: JobId, *, actor: str, reason: str | None, public: bool = True) -> Job:
     """A new job in the old one's place: history stays as it was."""
-    async with core.db.transaction() as tx:
+
+    # Repeated: it takes the group and then the lock, an end under way frees the lock and then takes the group.
+    async def write(tx: Transaction) -> JobId:
         row = await tx.fetchrow(SQL["ended_job"], id)
         if row is None:
             if await tx.fetchval(SQL["is_live"], id):
@@ -78,8 +85,11 @@ async def retry(core: "Core", id: JobId, *, actor: str, reason: str | None, publ
             retry_of=id,
             traceparent=row["traceparent"],
         )
-        [new] = await enqueueing.enqueue(core, tx, [job], public=public)
-        await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(new)})
+        [made] = await enqueueing.enqueue(core, tx, [job], public=public)
+        await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(made)})
+        return made
+
+    new = await core.db.repeated(write)
     found = await reading.job(core.db, new)
     if found is None:
         raise RuntimeError(f"Job {new} was just inserted and cannot be read.")

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -23,6 +23,8 @@ from paddock.jobs.model import Job, JobId, NewJob, SessionId, Verdict
 from paddock.jobs.wakeups import Listener, Message, Notifier, Wake
 
 ACTING = statements("paddock.jobs.sql", "acting.sql")
+# Lowers no cursor.
+FAR = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,12 @@ class Core:
             first = row if known is None or row["due_at"] < known.due_at else None
             due_at, due_in = (first["due_at"], first["due_in"]) if first is not None else (known.due_at, known.due_in)  # type: ignore[union-attr]
             counts[key] = Wake(row["kind"], row["lane"], due_at, due_in, n)
+        wakes = [*counts.values(), *self._freed(kind for kind, _ in counts)]
         ids = [JobId(row["id"]) for row in rows]
 
         def told() -> None:
-            self.claims.wake(counts.values())
-            self.notifier.wake(counts.values())
+            self.claims.wake(wakes)
+            self.notifier.wake(wakes)
             self.changed(ids)
 
         tx.after_commit.append(told)
@@ -136,11 +139,12 @@ class Core:
         """After the commit: wakes workers for cleanups, tells holders that their attempt is over, and watchers."""
         if not rows:
             return
-        cleanups = [
+        wakes = [
             Wake(row["kind"], row["cleanup_lane"], row["cleanup_due_at"], 0.0)
             for row in rows
             if row["cleanup_id"] is not None and row["cleanup_due_at"].year < 9999
         ]
+        wakes += self._freed({row["kind"] for row in rows})
         lost: dict[UUID, list[UUID]] = defaultdict(list)
         for row in rows:
             if row["attempt_id"] is not None and row["end_status"] == "cancelled":
@@ -148,15 +152,20 @@ class Core:
         ids = [JobId(row["id"]) for row in rows]
 
         def told() -> None:
-            if cleanups:
-                self.claims.wake(cleanups)
-                self.notifier.wake(cleanups)
+            if wakes:
+                self.claims.wake(wakes)
+                self.notifier.wake(wakes)
             if lost:
                 self.claims.cancelled(lost)
-                self.notifier.cancelled(SessionId(session) for session in lost)
+                self.notifier.cancelled(lost)
             self.changed(ids)
 
         tx.after_commit.append(told)
+
+    def _freed(self, kinds: Iterable[str]) -> list[Wake]:
+        """Whatever one of a serial kind ended or gave up its turn for, another that was due all along may go now."""
+        serial = {name for name in kinds if (kind := self.kinds.get(name)) is not None and kind.serial}
+        return [Wake(name, lane, FAR, 0.0) for name in serial for lane in (0, 1)]
 
     def changed(self, ids: Iterable[JobId] | Iterable[UUID]) -> None:
         known = [JobId(id) for id in ids]
@@ -169,8 +178,8 @@ class Core:
     def heard(self, message: Message) -> None:
         """From another replica."""
         self.claims.wake(message.wakes)
-        for session in message.sessions:
-            self.claims.cancelled({UUID(session): []})
+        for session, attempt in message.lost:
+            self.claims.cancelled({session: [attempt]})
         if message.overflow:
             self.changes.forget()
         elif message.changed:
@@ -178,19 +187,23 @@ class Core:
 
     # Counting.
 
-    def count_enqueued(self, kinds: Iterable[str]) -> None:
-        metrics_module.count_all(self.metrics.jobs_enqueued, ((kind,) for kind in kinds))
+    # After the commit: a transaction that deadlocks is repeated, and what it would have done was not done.
+
+    def count_enqueued(self, tx: Transaction, kinds: Iterable[str]) -> None:
+        counted = [(kind,) for kind in kinds]
+        tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.jobs_enqueued, counted))
 
     def count_claimed(self, rows: Sequence[asyncpg.Record]) -> None:
         metrics_module.count_all(self.metrics.claims, ((row["kind"],) for row in rows))
         self.metrics.claim_batch_size.observe(len(rows))
         self.changed(row["id"] for row in rows)
 
-    def count_finished(self, ended: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]) -> None:
+    def count_finished(
+        self, tx: Transaction, ended: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]
+    ) -> None:
         kinds = {row["id"]: row["kind"] for row in ended}
-        metrics_module.count_all(
-            self.metrics.finishes, ((kinds.get(item.id, "waiting"), item.outcome) for item in accepted)
-        )
+        counted = [(kinds.get(item.id, "waiting"), item.outcome) for item in accepted]
+        tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.finishes, counted))
 
     def count_rescued(self, reason: str, n: int) -> None:
         if n:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import asyncpg
 from pydantic import BaseModel, ValidationError
@@ -13,13 +14,15 @@ from paddock.jobs import grouping, reading
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, Job, JobId, NewJob
-from paddock.jobs.values import InvalidValue, checked_json
+from paddock.jobs.values import InvalidValue, checked_json, clean_text
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
 SQL = statements("paddock.jobs.sql", "enqueueing.sql")
 MAX_BATCH = 1_000
+MAX_LOCK_KEY = 500
+PRIORITIES = range(1, 5)
 
 
 class InvalidPayload(Refused):
@@ -62,16 +65,19 @@ class _Ready:
 async def submit(
     core: "Core", jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
 ) -> Submitted:
-    async with core.db.transaction() as tx:
+    async def write(tx: Transaction) -> tuple[list[JobId], bool]:
         if idempotency is not None:
             earlier = await _earlier(tx, idempotency)
             if earlier is not None:
-                return Submitted(await reading.jobs(core.db, earlier), repeated=True)
+                return earlier, True
         ids = await enqueue(core, tx, jobs, public=public)
         if idempotency is not None:
             key = idempotency
             await tx.execute(SQL["fill_idempotency_key"], key.owner, key.route, key.key, ids)
-    return Submitted(await reading.jobs(core.db, ids))
+        return ids, False
+
+    ids, repeated = await core.db.repeated(write)
+    return Submitted(await reading.jobs(core.db, ids), repeated)
 
 
 async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, public: bool = False) -> list[JobId]:
@@ -87,11 +93,11 @@ async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, publ
     except asyncpg.CharacterNotInRepertoireError:
         raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
     if len(rows) < len(ready):
-        await _refuse(tx, ready, public)
+        await _refuse(tx, ready, [row["id"] for row in rows], public)
     # Ids made by one statement ascend in the order of its items.
     rows.sort(key=lambda row: row["id"])
     core.tell(tx, rows)
-    core.count_enqueued(job.kind for job in jobs)
+    core.count_enqueued(tx, (job.kind for job in jobs))
     return [JobId(row["id"]) for row in rows]
 
 
@@ -113,8 +119,24 @@ def _checked(core: "Core", job: NewJob, index: int) -> _Ready:
         tags = checked_json(list(job.tags), limit=MAX_PAYLOAD_BYTES, what="tags") if job.tags else None
     except InvalidValue as problem:
         raise InvalidPayload(kind.name, [{"field": "payload", "message": str(problem)}], index) from None
-    lock_key = kind.lock_key(model) if kind.lock_key is not None else None
-    return _Ready(job, kind, payload or "{}", tags, lock_key)
+    if job.priority not in PRIORITIES:
+        raise Refused("invalid_priority", "A priority is 1 (urgent) to 4 (low).", status=422, details={"index": index})
+    return _Ready(job, kind, payload or "{}", tags, _lock_key(kind, model, index))
+
+
+def _lock_key(kind: Kind, model: BaseModel, index: int) -> str | None:
+    """Whatever is wrong with it is wrong with this one job: as a follow-up it must not hold up others' finishes."""
+    if kind.lock_key is None:
+        return None
+    try:
+        key = kind.lock_key(model)
+    except Exception as problem:
+        message = f"No lock can be made of it: {type(problem).__name__}."
+        raise InvalidPayload(kind.name, [{"field": "payload", "message": message}], index) from problem
+    if key is not None and key != clean_text(key, MAX_LOCK_KEY):
+        message = f"Its lock is not text of at most {MAX_LOCK_KEY} characters."
+        raise InvalidPayload(kind.name, [{"field": "payload", "message": message}], index)
+    return key
 
 
 def _validated(kind: Kind, job: NewJob, index: int) -> BaseModel:
@@ -154,15 +176,17 @@ async def _grow_groups(tx: Transaction, jobs: Sequence[NewJob]) -> None:
         await grouping.grow(tx, group_id, sizes[group_id])
 
 
-async def _refuse(tx: Transaction, ready: Sequence[_Ready], public: bool) -> None:
+async def _refuse(tx: Transaction, ready: Sequence[_Ready], inserted: Sequence[UUID], public: bool) -> None:
     state = await tx.fetchrow(SQL["drain_state"])
     if public and state is not None and state["drained"]:
         raise Draining(state["drain_reason"])
-    for lock_key in (item.lock_key for item in ready if item.lock_key is not None):
-        holder = await tx.fetchrow(SQL["lock_holder"], lock_key)
-        if holder is not None:
-            raise LockHeld(lock_key, holder["id"], holder["owner"])
-    raise LockHeld(next(item.lock_key for item in ready if item.lock_key is not None), None, None)
+    lock_keys = [item.lock_key for item in ready if item.lock_key is not None]
+    # Not this transaction's own rows: they go with it and hold nothing.
+    holder = await tx.fetchrow(SQL["lock_holder"], lock_keys, inserted)
+    if holder is not None:
+        raise LockHeld(holder["lock_key"], holder["id"], holder["owner"])
+    # The holder ended meanwhile, or two jobs of this very batch want the same lock.
+    raise LockHeld(next(key for key in lock_keys if lock_keys.count(key) > 1 or key == lock_keys[-1]), None, None)
 
 
 async def _earlier(tx: Transaction, key: IdempotencyKey) -> list[JobId] | None:

@@ -30,8 +30,12 @@ class OwnedEvent:
 
 async def emit(core: "Core", tx: Transaction, events: Sequence[OwnedEvent], *, heard_only: bool = False) -> None:
     """With `heard_only` an event nobody subscribed to leaves no row."""
-    if not events:
-        return
+    # The ids of one statement ascend in the order of its items only so far, and rows are told apart by that order.
+    for start in range(0, len(events), enqueueing.MAX_BATCH):
+        await _emit(core, tx, events[start : start + enqueueing.MAX_BATCH], heard_only)
+
+
+async def _emit(core: "Core", tx: Transaction, events: Sequence[OwnedEvent], heard_only: bool) -> None:
     types, owners = [item.event.type for item in events], [item.owner for item in events]
     heard = await tx.fetch(SQL["listeners"], types, owners)
     if heard_only:
@@ -53,19 +57,17 @@ async def emit(core: "Core", tx: Transaction, events: Sequence[OwnedEvent], *, h
 
 
 async def _deliver(core: "Core", tx: Transaction, told: Sequence[tuple[asyncpg.Record, object]]) -> None:
-    if not told:
-        return
-    ids = await enqueueing.enqueue(
-        core,
-        tx,
-        [
+    # A batch of ends times its subscribers may be more than one submission takes; refusing it would undo the ends.
+    for start in range(0, len(told), enqueueing.MAX_BATCH):
+        some = told[start : start + enqueueing.MAX_BATCH]
+        jobs = [
             NewJob(DELIVERY_KIND, {"event_id": str(event["id"]), "webhook_id": str(webhook)}, owner=event["owner"])
-            for event, webhook in told
-        ],
-    )
-    await tx.execute(
-        SQL["insert_deliveries"], [event["id"] for event, _ in told], [webhook for _, webhook in told], ids
-    )
+            for event, webhook in some
+        ]
+        ids = await enqueueing.enqueue(core, tx, jobs)
+        await tx.execute(
+            SQL["insert_deliveries"], [event["id"] for event, _ in some], [webhook for _, webhook in some], ids
+        )
 
 
 async def emit_ends(core: "Core", tx: Transaction, ended: Sequence[asyncpg.Record]) -> None:

@@ -5,17 +5,17 @@ replayed item by item, one that deadlocks is repeated: a bad item never holds up
 learns why: its own write repeated (`already_yours`), a cancel, or another attempt (`stale_attempt`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import asyncpg
 import orjson
 import structlog
 
-from paddock.db.pool import Transaction, column, statements
+from paddock.db.pool import DEADLOCKS, Transaction, column, statements
 from paddock.jobs import enqueueing, events, grouping, reading, scanning, wire
 from paddock.jobs.errors import LockHeld, Refused
 from paddock.jobs.model import (
@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 
 SQL = statements("paddock.jobs.sql", "fencing.sql")
 LONGEST_DELAY = timedelta(days=366)
-DEADLOCK_TRIES = 5
-T = TypeVar("T")
+MAX_EVENT_BYTES = 64 * 1024
+MAX_NAME = 500
+INVALID_RESULT = "invalid_result"
+# What the database refuses because of what is to be written, now and at every other try.
+BAD_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError)
+# Who writes: (id, attempt_id).
+Key = tuple[UUID, UUID]
 log = structlog.get_logger()
 
 
@@ -63,49 +68,80 @@ class _Item:
     result: str | None = None
     saved: str | None = None
     error: Mapping[str, Any] | None = None
-    invalid: bool = False
+    # What was wrong with the worker's item.
+    invalid: str | None = None
+    # Not what the worker asked for: it became this because that could not be done.
+    instead: bool = False
 
 
 class _ItemFailed(Exception):
     """One item cannot be finished as asked; `outcome` is what becomes of it instead."""
 
-    def __init__(self, id: UUID, outcome: str, code: str, message: str) -> None:
+    def __init__(self, outcome: str, code: str, message: str) -> None:
         super().__init__(message)
-        self.id = id
         self.outcome = outcome
         self.error = {"code": code, "message": clean_text(message, MAX_ERROR_MESSAGE)}
 
 
 async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.Verdict]:
-    verdicts: dict[UUID, wire.Verdict] = {}
-    good: list[tuple[UUID, UUID, str]] = []
-    for item in items:
+    good: dict[Key, str] = {}
+    invalid: dict[int, str] = {}
+    for place, item in enumerate(items):
         try:
-            text = checked_json(item.saved, limit=MAX_SAVED_BYTES, what="saved state") or "{}"
-            if not text.startswith("{"):
-                raise InvalidValue("Saved state must be a JSON object.")
-            good.append((item.id, item.attempt_id, text))
+            # Of several for one attempt the last holds.
+            good[_key(item)] = _checked_saved(item.saved) or "{}"
         except InvalidValue as problem:
-            verdicts[item.attempt_id] = _verdict(item, Verdict.INVALID, str(problem))
-    good.sort()
-    columns = [list(column) for column in zip(*good, strict=True)] or [[], [], []]
+            invalid[place] = str(problem)
+    accepted, unstorable = await _save_together(core, sorted(good.items()))
+    core.changed(id for id, _ in accepted)
+    turned_away = [
+        item
+        for place, item in enumerate(items)
+        if place not in invalid and _key(item) not in accepted and _key(item) not in unstorable
+    ]
+    verdicts = await _resolved(core, [(item, "save") for item in turned_away])
+    answers = []
+    for place, item in enumerate(items):
+        wrong = invalid.get(place) or unstorable.get(_key(item))
+        if wrong is not None:
+            answers.append(_verdict(item, Verdict.INVALID, wrong))
+        else:
+            answers.append(verdicts.get((_key(item), "save")) or _verdict(item, Verdict.ACCEPTED))
+    return core.judged("save", answers)
+
+
+async def _save_together(core: "Core", items: Sequence[tuple[Key, str]]) -> tuple[set[Key], dict[Key, str]]:
+    """The attempts whose save was accepted, and those whose state the database would not take."""
+    if not items:
+        return set(), {}
 
     async def write(tx: Transaction) -> list[asyncpg.Record]:
-        return await tx.fetch(SQL["save_jobs"], *columns)
+        return await tx.fetch(
+            SQL["save_jobs"],
+            [id for (id, _), _ in items],
+            [attempt for (_, attempt), _ in items],
+            [text for _, text in items],
+        )
 
-    rows = await repeated(core, write) if good else []
-    accepted = {row["id"] for row in rows}
-    core.changed(accepted)
-    turned_away = [item for item in items if item.id not in accepted and item.attempt_id not in verdicts]
-    verdicts |= await _resolved(core, turned_away, {item.attempt_id: "save" for item in turned_away})
-    return core.judged("save", [verdicts.get(item.attempt_id) or _verdict(item, Verdict.ACCEPTED) for item in items])
+    try:
+        return {_key_of(row) for row in await core.db.repeated(write)}, {}
+    except BAD_DATA as problem:
+        if len(items) == 1:
+            return set(), {items[0][0]: f"The saved state cannot be stored: {problem}"}
+    accepted: set[Key] = set()
+    unstorable: dict[Key, str] = {}
+    for item in items:
+        taken, refused = await _save_together(core, [item])
+        accepted |= taken
+        unstorable |= refused
+    return accepted, unstorable
 
 
 async def release(core: "Core", items: Sequence[wire.ReleaseItem]) -> list[wire.Verdict]:
     """Gives jobs back, or says of lost ones that their attempt has stopped."""
-    ordered = sorted(items, key=lambda item: item.id)
+    ordered = sorted(items, key=_key)
 
-    async def write(tx: Transaction) -> list[asyncpg.Record]:
+    async def write(tx: Transaction) -> set[Key]:
         rows = await tx.fetch(
             SQL["release_jobs"],
             [item.id for item in ordered],
@@ -113,32 +149,41 @@ async def release(core: "Core", items: Sequence[wire.ReleaseItem]) -> list[wire.
             [_delay(item.delay_seconds) for item in ordered],
             [clean_text(item.reason, 200) for item in ordered],
         )
-        released = {row["id"] for row in rows}
-        stopped = [item.attempt_id for item in ordered if item.id not in released]
+        released = {_key_of(row) for row in rows}
+        stopped = [item.attempt_id for item in ordered if _key(item) not in released]
         freed = await tx.fetch(SQL["attempts_stopped"], stopped) if stopped else []
         core.tell(tx, [*rows, *freed])
-        return rows
+        return released
 
-    accepted = {row["id"] for row in await repeated(core, write)}
-    turned_away = [item for item in items if item.id not in accepted]
-    verdicts = await _resolved(core, turned_away, {item.attempt_id: "release" for item in turned_away})
-    return core.judged("release", [verdicts.get(item.attempt_id) or _verdict(item, Verdict.ACCEPTED) for item in items])
+    accepted = await core.db.repeated(write)
+    verdicts = await _resolved(core, [(item, "release") for item in items if _key(item) not in accepted])
+    return core.judged(
+        "release", [verdicts.get((_key(item), "release")) or _verdict(item, Verdict.ACCEPTED) for item in items]
+    )
 
 
-async def finish(core: "Core", items: Sequence[wire.FinishItem]) -> list[wire.Verdict]:
-    """Ends turns: result, status, lock, group, events, follow-ups and the move to history in one transaction."""
-    checked = sorted((_checked(item) for item in items), key=lambda item: item.source.id)
-    unique = {item.source.attempt_id: item for item in checked}
-    accepted = await _finish_together(core, list(unique.values()))
-    turned_away = [item for item in items if item.attempt_id not in accepted]
-    verdicts = await _resolved(core, turned_away, {item.attempt_id: item.outcome for item in turned_away})
-    invalid = {item.source.attempt_id: str((item.error or {}).get("message")) for item in checked if item.invalid}
+async def finish(core: "Core", items: Sequence[wire.FinishItem], *, by_worker: bool = True) -> list[wire.Verdict]:
+    """Ends turns: result, status, lock, group, events, follow-ups and the move to history in one transaction.
+
+    `by_worker` False: somebody else ends the turn of an attempt that may still be running. What it leaves is cleaned up
+    only when it has stopped, and it is not remembered as the one who ended it."""
+    # Of several for one attempt the first holds; another outcome beside it is judged like a later write.
+    unique: dict[Key, _Item] = {}
+    for source in items:
+        if _key(source) not in unique:
+            unique[_key(source)] = _checked(source)
+    ended = await _finish_together(core, [unique[key] for key in sorted(unique)], by_worker=by_worker)
+    turned_away = [
+        item for item in items if _key(item) not in ended or item.outcome != unique[_key(item)].source.outcome
+    ]
+    verdicts = await _resolved(core, [(item, item.outcome) for item in turned_away])
     answers = []
     for item in items:
-        answer = verdicts.get(item.attempt_id)
-        if answer is None and item.attempt_id in invalid:
-            answer = _verdict(item, Verdict.INVALID, invalid[item.attempt_id])
-        answers.append(answer or _verdict(item, Verdict.ACCEPTED))
+        answer = verdicts.get((_key(item), item.outcome))
+        if answer is None:
+            invalid = ended[_key(item)]
+            answer = _verdict(item, Verdict.ACCEPTED if invalid is None else Verdict.INVALID, invalid)
+        answers.append(answer)
     return core.judged("finish", answers)
 
 
@@ -181,38 +226,41 @@ async def end(
     return rows
 
 
-async def _finish_together(core: "Core", items: Sequence[_Item]) -> set[UUID]:
-    async def write(tx: Transaction) -> set[UUID]:
-        return await _write_finishes(core, tx, items)
+async def _finish_together(core: "Core", items: Sequence[_Item], *, by_worker: bool) -> dict[Key, str | None]:
+    """The attempts whose turn was ended, each with what was wrong with its item, if anything was."""
+
+    async def write(tx: Transaction) -> set[Key]:
+        return await _write_finishes(core, tx, items, by_worker=by_worker)
 
     if not items:
-        return set()
+        return {}
     try:
-        return await repeated(core, write)
-    except _ItemFailed as failed:
-        bad = failed
-    except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as problem:
-        if len(items) == 1:
-            bad = _ItemFailed(
-                items[0].source.id, "permanent", "invalid_result", f"The result cannot be stored: {problem}"
-            )
-        else:
-            return await _finish_singly(core, items)
-    if len(items) > 1:
-        return await _finish_singly(core, items)
-    log.warning("finish_turned_into_failure", job=str(bad.id), code=bad.error["code"])
-    instead = _Item(items[0].source, bad.outcome, error=bad.error, invalid=bad.error["code"] == "invalid_result")
-    return await _finish_together(core, [instead])
+        accepted = await core.db.repeated(write)
+        return {_key(item.source): item.invalid for item in items if _key(item.source) in accepted}
+    except (_ItemFailed, *BAD_DATA) as problem:
+        if len(items) > 1:
+            ended: dict[Key, str | None] = {}
+            for item in items:
+                ended |= await _finish_together(core, [item], by_worker=by_worker)
+            return ended
+        [item] = items
+        if item.instead:
+            # Not what the worker sent but what we made of it: another try would end the same way.
+            raise
+        return await _finish_together(core, [_instead(item, problem)], by_worker=by_worker)
 
 
-async def _finish_singly(core: "Core", items: Sequence[_Item]) -> set[UUID]:
-    accepted: set[UUID] = set()
-    for item in items:
-        accepted |= await _finish_together(core, [item])
-    return accepted
+def _instead(item: _Item, problem: Exception) -> _Item:
+    if isinstance(problem, _ItemFailed):
+        log.warning("finish_turned_into_failure", job=str(item.source.id), code=problem.error["code"])
+        return _Item(item.source, problem.outcome, error=problem.error, instead=True)
+    message = clean_text(f"The result cannot be stored: {problem}", MAX_ERROR_MESSAGE)
+    log.warning("finish_turned_into_failure", job=str(item.source.id), code=INVALID_RESULT)
+    error = {"code": INVALID_RESULT, "message": message}
+    return _Item(item.source, "permanent", error=error, invalid=message, instead=True)
 
 
-async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[_Item]) -> set[UUID]:
+async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[_Item], *, by_worker: bool) -> set[Key]:
     by_outcome: dict[str, list[_Item]] = {}
     for item in items:
         by_outcome.setdefault(item.outcome, []).append(item)
@@ -221,19 +269,19 @@ async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[_Item])
         waiting += await _yield(tx, again)
     exhausted: list[_Item] = []
     if transient := by_outcome.get("transient"):
-        back = await _retry(tx, transient)
+        back = await _retry(tx, transient, by_worker)
         waiting += back
-        retried = {row["id"] for row in back}
-        exhausted = [item for item in transient if item.source.id not in retried]
+        retried = {_key_of(row) for row in back}
+        exhausted = [item for item in transient if _key(item.source) not in retried]
     core.tell(tx, waiting)
     endings = [_completed(item) for item in by_outcome.get("done", ())]
     endings += [_failed(item) for item in by_outcome.get("permanent", ())]
     endings += [_exhausted(item) for item in exhausted]
-    ended = await end(core, tx, endings, own=True) if endings else []
-    await _follow(core, tx, ended, {item.source.id: item.source for item in by_outcome.get("done", ())})
-    accepted = {row["id"] for row in [*waiting, *ended]}
-    core.count_finished(ended, [item.source for item in items if item.source.id in accepted])
-    return {item.source.attempt_id for item in items if item.source.id in accepted}
+    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker) if endings else []
+    await _follow(core, tx, ended, {_key(item.source): item.source for item in by_outcome.get("done", ())})
+    accepted = {_key_of(row) for row in [*waiting, *ended]}
+    core.count_finished(tx, ended, [item.source for item in items if _key(item.source) in accepted])
+    return accepted
 
 
 async def _yield(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record]:
@@ -242,12 +290,12 @@ async def _yield(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record
         [item.source.id for item in items],
         [item.source.attempt_id for item in items],
         [_delay(item.source.delay_seconds or 0) for item in items],
-        column(item.source.waiting_on for item in items),
+        column(item.source.waiting_on and clean_text(item.source.waiting_on, MAX_NAME) for item in items),
         column(item.saved for item in items),
     )
 
 
-async def _retry(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record]:
+async def _retry(tx: Transaction, items: Sequence[_Item], by_worker: bool) -> list[asyncpg.Record]:
     return await tx.fetch(
         SQL["retry_jobs"],
         [item.source.id for item in items],
@@ -256,15 +304,16 @@ async def _retry(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record
         [item.source.budget for item in items],
         [item.source.unclassified for item in items],
         [_dumps(item.error) for item in items],
+        by_worker,
     )
 
 
 async def _follow(
-    core: "Core", tx: Transaction, ended: Iterable[asyncpg.Record], sources: Mapping[UUID, wire.FinishItem]
+    core: "Core", tx: Transaction, ended: Iterable[asyncpg.Record], sources: Mapping[Key, wire.FinishItem]
 ) -> None:
     """Domain events and follow-up jobs of the finishes that were accepted."""
     for row in ended:
-        source = sources.get(row["id"])
+        source = sources.get(_key_of(row))
         if source is None or not (source.events or source.follow_ups):
             continue
         await events.emit(
@@ -275,9 +324,9 @@ async def _follow(
         try:
             await enqueueing.enqueue(core, tx, [_new_job(row, follow_up) for follow_up in source.follow_ups])
         except LockHeld as held:
-            raise _ItemFailed(row["id"], "transient", "follow_up_lock_held", held.message) from None
+            raise _ItemFailed("transient", "follow_up_lock_held", held.message) from None
         except Refused as refused:
-            raise _ItemFailed(row["id"], "permanent", "invalid_follow_up", refused.message) from None
+            raise _ItemFailed("permanent", "invalid_follow_up", refused.message) from None
 
 
 def _new_job(row: asyncpg.Record, follow_up: wire.FollowUp) -> NewJob:
@@ -302,71 +351,74 @@ async def _run_end_hooks(core: "Core", tx: Transaction, rows: Sequence[asyncpg.R
         try:
             async with tx.savepoint():
                 await kind.on_end(tx, job)
+        except DEADLOCKS:
+            raise
         except Exception as problem:
             log.exception("end_hook_failed", job=str(row["id"]), kind=row["kind"])
             if row["end_status"] == "completed":
-                raise _ItemFailed(
-                    row["id"], "transient", "end_hook_failed", f"{type(problem).__name__}: {problem}"
-                ) from None
+                raise _ItemFailed("transient", "end_hook_failed", f"{type(problem).__name__}: {problem}") from None
 
 
-async def _resolved(core: "Core", items: Sequence[Any], operations: Mapping[UUID, str]) -> dict[UUID, wire.Verdict]:
-    """What the writes that changed nothing are told."""
-    if not items:
-        return {}
-    ids, attempts = [item.id for item in items], [item.attempt_id for item in items]
-    rows = {row["attempt_id"]: row for row in await core.db.fetch(SQL["resolve_writes"], ids, attempts)}
-    verdicts = {
-        item.attempt_id: _verdict(item, _judge(rows[item.attempt_id], operations[item.attempt_id])) for item in items
-    }
-    stale = [item for item in items if verdicts[item.attempt_id].verdict == Verdict.STALE_ATTEMPT]
-    if stale:
-        operation = operations[stale[0].attempt_id]
-        await core.db.execute(
-            SQL["note_stale_writes"], [item.id for item in stale], [item.attempt_id for item in stale], operation
-        )
+async def _resolved(core: "Core", writes: Sequence[tuple[Any, str]]) -> dict[tuple[Key, str], wire.Verdict]:
+    """What the writes that changed nothing are told, by who wrote and what."""
+    rows = await _states(core, [item for item, _ in writes])
+    verdicts = {(_key(item), operation): _judged(item, rows[_key(item)], operation) for item, operation in writes}
+    stale: dict[str, set[Key]] = {}
+    for (key, operation), verdict in verdicts.items():
+        if verdict.verdict == Verdict.STALE_ATTEMPT:
+            stale.setdefault(operation, set()).add(key)
+    for operation, keys in stale.items():
+        ordered = sorted(keys)
+        await core.db.execute(SQL["note_stale_writes"], [id for id, _ in ordered], [a for _, a in ordered], operation)
     return verdicts
 
 
 async def resolve_held(core: "Core", items: Sequence[Any]) -> list[wire.Verdict]:
     """For a beat: what became of attempts that no longer hold their job. A beat is no write, so nothing is noted."""
+    rows = await _states(core, items)
+    return [_judged(item, rows[_key(item)], "beat") for item in items]
+
+
+async def _states(core: "Core", items: Sequence[Any]) -> dict[Key, asyncpg.Record]:
     if not items:
-        return []
-    ids, attempts = [item.id for item in items], [item.attempt_id for item in items]
-    rows = {row["attempt_id"]: row for row in await core.db.fetch(SQL["resolve_writes"], ids, attempts)}
-    return [_verdict(item, _judge(rows[item.attempt_id], "beat")) for item in items]
+        return {}
+    rows = await core.db.fetch(SQL["resolve_writes"], [item.id for item in items], [item.attempt_id for item in items])
+    return {_key_of(row): row for row in rows}
 
 
 _ENDED_AS = {"done": "completed", "permanent": "failed", "transient": "failed"}
+# What a finish may have been turned into: its repetition is the attempt's own write all the same.
+_TURNED_INTO = {INVALID_RESULT, "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", "attempts_exhausted"}
+
+
+def _judged(item: Any, row: asyncpg.Record, operation: str) -> wire.Verdict:
+    verdict = _judge(row, operation)
+    if verdict is Verdict.ALREADY_YOURS and operation != "beat" and row["error_code"] == INVALID_RESULT:
+        return _verdict(item, Verdict.INVALID, row["error_message"])
+    return _verdict(item, verdict)
 
 
 def _judge(row: asyncpg.Record, operation: str) -> Verdict:
     attempt = row["attempt_id"]
     if row["holder"] == attempt:
         return Verdict.ACCEPTED
-    if row["live_ended_by"] == attempt and operation in (row["ended_as"], "beat"):
+    turned = operation in ("done", "again") and row["error_code"] in _TURNED_INTO
+    if row["live_ended_by"] == attempt and (
+        operation in (row["ended_as"], "beat") or (turned and row["ended_as"] == "transient")
+    ):
         return Verdict.ALREADY_YOURS
-    if row["ended_by"] == attempt and (operation == "beat" or row["status"] == _ENDED_AS.get(operation)):
+    if row["ended_by"] == attempt and (
+        operation == "beat" or row["status"] == _ENDED_AS.get(operation) or (turned and row["status"] == "failed")
+    ):
         return Verdict.ALREADY_YOURS
     if row["status"] == "cancelled":
         return Verdict.CANCELLED
     return Verdict.STALE_ATTEMPT if row["known"] else Verdict.UNKNOWN
 
 
-async def repeated(core: "Core", write: Callable[[Transaction], Awaitable[T]]) -> T:
-    """Deadlocks are nobody's fault: the database picked one of two batches, which simply goes again."""
-    for tries_left in reversed(range(DEADLOCK_TRIES)):
-        try:
-            async with core.db.transaction() as tx:
-                return await write(tx)
-        except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-            if not tries_left:
-                raise
-    raise AssertionError("unreachable")
-
-
 def _checked(source: wire.FinishItem) -> _Item:
     try:
+        _check_events(source.events)
         return _Item(
             source,
             source.outcome,
@@ -375,7 +427,16 @@ def _checked(source: wire.FinishItem) -> _Item:
             error=_error(source.error) if source.outcome in ("transient", "permanent") else None,
         )
     except InvalidValue as problem:
-        return _Item(source, "permanent", error={"code": "invalid_result", "message": str(problem)}, invalid=True)
+        error = {"code": INVALID_RESULT, "message": str(problem)}
+        return _Item(source, "permanent", error=error, invalid=str(problem))
+
+
+def _check_events(given: Sequence[wire.Event]) -> None:
+    for event in given:
+        for name, text in (("type", event.type), ("subject", event.subject)):
+            if not text or text != clean_text(text, MAX_NAME):
+                raise InvalidValue(f"An event's {name} is text of 1 to {MAX_NAME} characters without NUL.")
+        checked_json(event.data, limit=MAX_EVENT_BYTES, what="event's data")
 
 
 def _checked_saved(saved: Any) -> str | None:
@@ -431,3 +492,11 @@ def _dumps(value: Any) -> str:
 
 def _verdict(item: Any, verdict: Verdict, message: str | None = None) -> wire.Verdict:
     return wire.Verdict(id=item.id, attempt_id=item.attempt_id, verdict=str(verdict), message=message)
+
+
+def _key(item: Any) -> Key:
+    return (item.id, item.attempt_id)
+
+
+def _key_of(row: asyncpg.Record) -> Key:
+    return (row["id"], row["attempt_id"])

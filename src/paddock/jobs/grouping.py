@@ -5,13 +5,15 @@ its kind under a savepoint. If the hook raises, the end stands, `hook_due` stays
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import asyncpg
 import orjson
 import structlog
 
-from paddock.db.pool import Transaction, statements
+from paddock.db.pool import DEADLOCKS, Transaction, statements
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import Group, GroupId, JsonObject
 
@@ -64,10 +66,19 @@ async def reopen(tx: Transaction, id: GroupId, retried_status: str) -> None:
 async def repeat_hooks(core: "Core") -> int:
     """Runs the hooks that failed when their group ended. Returns how many succeeded now."""
     succeeded = 0
-    async with core.db.transaction() as tx:
-        for row in await tx.fetch(SQL["groups_with_hook_due"]):
-            succeeded += await _run_hook(core, tx, row)
-    return succeeded
+    after = UUID(int=0)
+    while True:
+        # Page after page: a hundred hooks that always fail must not stand before those that would succeed.
+        ran = await core.db.repeated(partial(_repeat_page, core, after))
+        if not ran:
+            return succeeded
+        succeeded += sum(ran.values())
+        after = max(ran)
+
+
+async def _repeat_page(core: "Core", after: UUID, tx: Transaction) -> dict[UUID, bool]:
+    rows = await tx.fetch(SQL["groups_with_hook_due"], after)
+    return {row["id"]: await _run_hook(core, tx, row) for row in rows}
 
 
 async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
@@ -77,6 +88,8 @@ async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
             if kind is not None and kind.on_group_end is not None:
                 await kind.on_group_end(tx, group_of(row))
             await tx.execute(SQL["group_hook_done"], row["id"])
+    except DEADLOCKS:
+        raise
     except Exception:
         log.exception("group_hook_failed", group=str(row["id"]), kind=row["kind"])
         return False

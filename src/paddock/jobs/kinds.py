@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paddock.db.pool import Transaction
     from paddock.jobs.model import Group, Job
 
-KIND_NAME = re.compile(r"[a-z][a-z0-9_]*(:[a-z0-9_.-]+)?\Z")
+KIND_NAME = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_]*(:[a-z0-9_.-]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class Kind:
 
     def __post_init__(self) -> None:
         if not KIND_NAME.match(self.name):
-            raise ValueError(f"Kind name {self.name!r} must be lower case words, like 'export' or 'dump:shop'.")
+            raise ValueError(
+                f"Kind name {self.name!r} must be lower case words, like 'export' or 'dump:shop', in 100 characters."
+            )
 
     @property
     def blocking(self) -> bool:

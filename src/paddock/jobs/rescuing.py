@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 
-from paddock.db.pool import statements
+from paddock.db.pool import Transaction, statements
 from paddock.jobs import fencing, wire
 from paddock.jobs.fencing import Ending
 
@@ -56,35 +56,26 @@ async def rescue(core: "Core") -> Rescued:
 async def keep_timeouts(core: "Core") -> int:
     """The slower tick: time-outs of attempts whose worker should have kept them, and of jobs nobody holds."""
     overdue = await core.db.fetch(SQL["overdue_attempts"], HEAD_START)
-    orphans = [row for row in overdue if row["reason"] == "session_gone"]
+    orphans = {row["session_id"]: row["claimed_by"] for row in overdue if row["reason"] == "session_gone"}
     if orphans:
-        await fencing.release(
-            core,
-            [wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="session_gone") for row in orphans],
-        )
+        await core.db.execute(SQL["bury_sessions"], list(orphans), list(orphans.values()))
     late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
     if late:
-        await fencing.finish(core, [_transient(row) for row in late])
+        await fencing.finish(core, [_transient(row) for row in late], by_worker=False)
     over = [row for row in overdue if row["reason"] == "timed_out"]
     over_waiting = await core.db.fetch(SQL["overdue_waiting"])
-    async with core.db.transaction() as tx:
-        await fencing.end(
-            core,
-            tx,
-            [_failed(row, "timed_out", OVERDUE["timed_out"], row["attempt_id"]) for row in over],
-            still_running=True,
-            event="timed_out",
-        )
-        await fencing.end(
-            core,
-            tx,
-            [_failed(row, "timed_out", OVERDUE["timed_out"], None) for row in over_waiting],
-            anyone=True,
-            still_running=True,
-            event="timed_out",
-        )
+    await _time_out(core, [_failed(row, "timed_out", OVERDUE["timed_out"], row["attempt_id"]) for row in over])
+    await _time_out(core, [_failed(row, "timed_out", OVERDUE["timed_out"], None) for row in over_waiting], anyone=True)
     core.count_rescued("timeout", len(overdue) + len(over_waiting))
     return len(overdue) + len(over_waiting)
+
+
+async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = False) -> None:
+    async def write(tx: Transaction) -> None:
+        await fencing.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out")
+
+    if endings:
+        await core.db.repeated(write)
 
 
 async def _fail_lost(core: "Core") -> int:
@@ -92,8 +83,11 @@ async def _fail_lost(core: "Core") -> int:
     if not lost:
         return 0
     endings = [_failed(row, "worker_lost", _lost_message(row), row["attempt_id"]) for row in lost]
-    async with core.db.transaction() as tx:
+
+    async def write(tx: Transaction) -> int:
         return len(await fencing.end(core, tx, endings, event="worker_lost", reason="session_died"))
+
+    return await core.db.repeated(write)
 
 
 def _lost_message(row: asyncpg.Record) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from paddock.db.pool import statements
+import asyncpg
+
+from paddock.db.pool import DEADLOCKS, statements
 from paddock.jobs import fencing, wire
 from paddock.jobs.link import SessionUnknown
 from paddock.jobs.model import MAX_REPORT_BYTES, Verdict
@@ -48,11 +50,15 @@ async def beat(core: "Core", session: UUID, message: wire.Beat) -> wire.Verdicts
         raise SessionUnknown(str(session))
     held = dict(zip(row["attempts"] or (), row["ids"] or (), strict=True))
     listed = {item.attempt_id for item in message.holding}
-    unlisted = [
-        (id, attempt)
-        for id, attempt, settled in zip(row["ids"] or (), row["attempts"] or (), row["settled"] or (), strict=True)
-        if settled and attempt not in listed
-    ]
+    known = zip(row["ids"] or (), row["attempts"] or (), row["settled"] or (), row["unlisted"] or (), strict=True)
+    unlisted, listed_again = [], []
+    for id, attempt, settled, beats in known:
+        if attempt not in listed and settled:
+            unlisted.append((id, attempt))
+        elif attempt in listed and beats:
+            listed_again.append((id, attempt))
+    if listed_again:
+        await _note(core, listed_again, listed=True)
     if unlisted:
         await _give_back_unlisted(core, unlisted)
     stopped = [attempt for attempt in row["awaited"] if attempt not in listed]
@@ -85,7 +91,11 @@ async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict
     if not reports:
         return []
     reports.sort()
-    rows = await core.db.fetch(FENCE["report_jobs"], *(list(column) for column in zip(*reports, strict=True)))
+    try:
+        rows = await core.db.fetch(FENCE["report_jobs"], *(list(column) for column in zip(*reports, strict=True)))
+    except (*DEADLOCKS, *fencing.BAD_DATA):
+        # A report may be lost; the beat it came with may not.
+        rows = []
     accepted = {row["id"] for row in rows}
     core.changed(accepted)
     return await fencing.resolve_held(
@@ -95,13 +105,18 @@ async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict
 
 async def _give_back_unlisted(core: "Core", unlisted: Sequence[tuple[UUID, UUID]]) -> None:
     """The claim's answer never reached the worker: it cannot run what it does not know. Uncounted."""
-    ordered = sorted(unlisted)
-    rows = await core.db.fetch(SQL["note_unlisted"], [id for id, _ in ordered], [attempt for _, attempt in ordered])
     gone = [
         wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="claim_answer_lost")
-        for row in rows
+        for row in await _note(core, unlisted, listed=False)
         if row["unlisted"] >= UNLISTED_BEATS
     ]
     if gone:
         await fencing.release(core, gone)
         core.count_rescued("claim_answer_lost", len(gone))
+
+
+async def _note(core: "Core", attempts: Sequence[tuple[UUID, UUID]], *, listed: bool) -> Sequence[asyncpg.Record]:
+    ordered = sorted(attempts)
+    return await core.db.fetch(
+        SQL["note_unlisted"], [id for id, _ in ordered], [attempt for _, attempt in ordered], listed
+    )

@@ -1,11 +1,17 @@
 """JSON on its way into the database, checked before SQL sees it: one bad item must never spoil a batch."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
 
 from paddock.jobs.model import MAX_DEPTH
+
+# What a double cannot hold: PostgreSQL would keep it, write it out in full (1e99999 is a hundred thousand digits) and
+# no reader here could parse it again. Digits alone, for text from json.dumps; with exponents, for what others wrote.
+_LONG_NUMBER = re.compile(r"[0-9]{309}")
+_SUSPECT = re.compile(rb"\\u|[0-9][eE][+-]?[0-9]{3}|[0-9]{309}")
 
 
 class InvalidValue(ValueError):
@@ -32,6 +38,8 @@ def _text(value: Any, what: str) -> str:
         raise InvalidValue(f"The {what} is not JSON: {problem}.") from None
     if "\\u0000" in text and _has_nul(value):
         raise InvalidValue(f"The {what} contains a NUL character, which PostgreSQL cannot store.")
+    if _LONG_NUMBER.search(text) and _has_huge_number(value):
+        raise InvalidValue(f"The {what} contains a number that no double can hold; write it as text.")
     if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise InvalidValue(f"The {what} is nested deeper than {MAX_DEPTH} levels.")
     return text
@@ -40,7 +48,7 @@ def _text(value: Any, what: str) -> str:
 def _raw_text(raw: msgspec.Raw, what: str) -> str:
     """What came over the wire was only scanned, not decoded; the plain case stays that cheap."""
     content = bytes(raw)
-    if b"\\u" not in content and content.count(b"[") + content.count(b"{") <= MAX_DEPTH:
+    if _SUSPECT.search(content) is None and content.count(b"[") + content.count(b"{") <= MAX_DEPTH:
         try:
             return content.decode()
         except UnicodeDecodeError:
@@ -59,6 +67,14 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, dict):
         return any(_has_nul(key) or _has_nul(part) for key, part in value.items())
     return isinstance(value, list | tuple) and any(_has_nul(part) for part in value)
+
+
+def _has_huge_number(value: Any) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() > 1023
+    if isinstance(value, dict):
+        return any(_has_huge_number(part) for part in value.values())
+    return isinstance(value, list | tuple) and any(_has_huge_number(part) for part in value)
 
 
 def _deeper_than(value: Any, levels: int) -> bool:

@@ -8,20 +8,26 @@ goes at once on a connection of its own kind and what follows within 5 ms goes t
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 import asyncpg
 import msgspec
 import structlog
 
 from paddock.db.pool import Database, Statement
-from paddock.jobs.model import JobId, SessionId
+from paddock.jobs.model import JobId
 
 CHANNEL = "paddock"
 QUIET_SECONDS = 0.005
 CHANGES_SECONDS = 1.0
-MOST_CHANGES = 200
+MOST_CHANGES = 180
+# PostgreSQL takes less than 8,000 bytes. Wake-ups go first, then losses, then as many changes as there is room for.
+MOST_BYTES = 7_500
+WAKE_BYTES = 3_500
+MOST_LOSSES = 25
+LOSS_BYTES, CHANGE_BYTES = 80, 39
 NOTIFY = Statement("notify", "SELECT pg_notify('paddock', $1)", "relaxed")
 log = structlog.get_logger()
 
@@ -39,8 +45,8 @@ class Wake(msgspec.Struct, frozen=True, array_like=True):
 class Message(msgspec.Struct, omit_defaults=True):
     replica: str
     wakes: list[Wake] = []
-    # Sessions of which an attempt was cancelled.
-    sessions: list[str] = []
+    # Sessions and their attempts that lost their job.
+    lost: list[tuple[UUID, UUID]] = []
     changed: list[str] = []
     # More jobs changed than can be listed.
     overflow: bool = False
@@ -53,7 +59,7 @@ class Notifier:
         self._db = db
         self.replica = uuid.uuid4().hex[:12]
         self._wakes: dict[tuple[str, int], Wake] = {}
-        self._sessions: set[str] = set()
+        self._lost: set[tuple[UUID, UUID]] = set()
         self._changed: set[JobId] = set()
         self._overflow = False
         self._stirred = asyncio.Event()
@@ -66,9 +72,9 @@ class Notifier:
             self._wakes[key] = wake if known is None else _merged(known, wake)
             self._stirred.set()
 
-    def cancelled(self, sessions: Iterable[SessionId]) -> None:
-        self._sessions.update(str(session) for session in sessions)
-        if self._sessions:
+    def cancelled(self, sessions: Mapping[UUID, Sequence[UUID]]) -> None:
+        self._lost.update((session, attempt) for session, attempts in sessions.items() for attempt in attempts)
+        if self._lost:
             self._stirred.set()
 
     def changed(self, ids: Iterable[JobId]) -> None:
@@ -91,20 +97,23 @@ class Notifier:
                 await asyncio.sleep(QUIET_SECONDS)
 
     def _message(self) -> Message | None:
-        if not (self._wakes or self._sessions or self._changed or self._overflow):
+        if not (self._wakes or self._lost or self._changed or self._overflow):
             return None
-        message = Message(
-            replica=self.replica,
-            wakes=list(self._wakes.values())[:50],
-            sessions=sorted(self._sessions)[:50],
-            changed=[str(id) for id in list(self._changed)[:100]],
-            overflow=self._overflow or len(self._changed) > 100,
-        )
-        self._wakes = {(wake.kind, wake.lane): wake for wake in list(self._wakes.values())[50:]}
-        self._sessions = set(sorted(self._sessions)[50:])
+        message = Message(replica=self.replica)
+        left = MOST_BYTES
+        while self._wakes and left > MOST_BYTES - WAKE_BYTES:
+            wake = self._wakes.pop(next(iter(self._wakes)))
+            message.wakes.append(wake)
+            left -= len(self._encoder.encode(wake)) + 1
+        while self._lost and len(message.lost) < MOST_LOSSES:
+            message.lost.append(self._lost.pop())
+            left -= LOSS_BYTES
+        message.overflow = self._overflow or len(self._changed) * CHANGE_BYTES > left
+        if not message.overflow:
+            message.changed = [str(id) for id in self._changed]
         self._changed.clear()
         self._overflow = False
-        if self._wakes or self._sessions:
+        if self._wakes or self._lost:
             self._stirred.set()
         return message
 
@@ -113,6 +122,8 @@ class Notifier:
             await self._db.execute(NOTIFY, self._encoder.encode(message).decode())
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
             log.warning("notify_failed", problem=str(problem))
+            # The sweep finds the jobs and the beat tells the losses; who watches changes elsewhere must start over.
+            self._overflow = True
 
 
 class Listener:
@@ -163,5 +174,4 @@ class Listener:
 
 
 def _merged(one: Wake, other: Wake) -> Wake:
-    first = min(one, other, key=lambda wake: wake.due_at)
-    return Wake(one.kind, one.lane, first.due_at, first.due_in, one.n + other.n)
+    return Wake(one.kind, one.lane, min(one.due_at, other.due_at), min(one.due_in, other.due_in), one.n + other.n)

@@ -106,6 +106,8 @@ CREATE TABLE jobs (
     unlisted        smallint NOT NULL DEFAULT 0,
     turn_count      int NOT NULL DEFAULT 0,
     failure_count   int NOT NULL DEFAULT 0,
+    -- Those of them that nobody classified.
+    unclassified_count smallint NOT NULL DEFAULT 0,
     cluster_count   int NOT NULL DEFAULT 0,
     lost_count      int NOT NULL DEFAULT 0,
     saved_at        timestamptz,
@@ -145,6 +147,9 @@ CREATE INDEX jobs_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX jobs_cleanup_of ON jobs (cleanup_of) WHERE cleanup_of IS NOT NULL;
 CREATE INDEX jobs_after_attempt ON jobs (after_attempt) WHERE after_attempt IS NOT NULL;
 CREATE INDEX jobs_schedule ON jobs (schedule) WHERE schedule IS NOT NULL;
+
+-- For the total time-out: only what ran before and waits again.
+CREATE INDEX jobs_waiting ON jobs (kind, started_at) WHERE attempt_id IS NULL AND started_at IS NOT NULL;
 
 CREATE TABLE job_history (
     id              uuid NOT NULL,

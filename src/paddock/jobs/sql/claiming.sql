@@ -6,7 +6,7 @@
 -- A repeated claim_id takes nothing: its answer was lost, `claimed_before` finds what it got.
 -- Two claims of a serial kind at once: the loser violates jobs_serial and is repeated by the caller.
 WITH pair AS (
-    SELECT p.kind, p.lane, p.cursor, CASE WHEN k.serial THEN least(p.cap, 1) ELSE p.cap END AS cap
+    SELECT p.kind, p.lane, p.cursor, k.serial, CASE WHEN k.serial THEN least(p.cap, 1) ELSE p.cap END AS cap
     FROM unnest($3::text[], $4::smallint[], $5::timestamptz[], $6::int[]) AS p(kind, lane, cursor, cap)
     JOIN kinds k ON k.name = p.kind
     WHERE (p.lane = 0 OR NOT k.paused)
@@ -17,7 +17,7 @@ WITH pair AS (
     SELECT p.kind, p.lane, p.cursor, p.cap,
            row_number() OVER (PARTITION BY $8::int IS NOT NULL AND p.lane = 0
                               ORDER BY CASE WHEN $9::boolean THEN 0 ELSE p.lane END, j.due_at, j.id) AS place,
-           row_number() OVER (PARTITION BY p.kind, p.lane = 0
+           row_number() OVER (PARTITION BY p.kind, $8::int IS NOT NULL AND p.lane = 0 AND NOT p.serial
                               ORDER BY CASE WHEN $9::boolean THEN 0 ELSE p.lane END, j.due_at, j.id) AS place_in_kind
     FROM pair p CROSS JOIN LATERAL (
         SELECT due_at, id FROM jobs

@@ -1,10 +1,11 @@
 -- name: insert_jobs (durable)
 -- A lock conflict leaves its row out; the caller turns absence into a refusal. With $16 (a public submission) nothing is
 -- inserted in drain mode. due_at is never in the past, so a claim cursor is never passed by a back-dated row.
+-- In the order of their locks: two batches that want the same two wait for each other one way round only.
 INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, lock_key, group_id, retry_of,
                   parent_id, schedule, serial, traceparent, created_at)
 SELECT paddock_id(paddock_now(), i.n), i.kind, 'pending', i.priority,
-       greatest(i.run_at, paddock_now()) + coalesce(i.delay, interval '0'),
+       greatest(i.run_at, paddock_now()) + greatest(i.delay, interval '0'),
        i.owner, i.role,
        CASE WHEN i.tags IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(i.tags)) END,
        i.payload, i.lock_key, i.group_id, i.retry_of, i.parent_id, i.schedule, coalesce(i.serial, false), i.traceparent, paddock_now()
@@ -13,11 +14,12 @@ FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::text[], $5::smallint[], $6:
      WITH ORDINALITY AS i(kind, payload, owner, role, priority, run_at, delay, tags, lock_key, group_id, retry_of,
                           parent_id, schedule, serial, traceparent, n)
 WHERE NOT ($16::boolean AND (SELECT paddock_draining()))
+ORDER BY i.lock_key
 ON CONFLICT (lock_key) WHERE lock_key IS NOT NULL DO NOTHING
 RETURNING id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in;
 
 -- name: lock_holder (durable)
-SELECT id, owner FROM jobs WHERE lock_key = $1;
+SELECT id, owner, lock_key FROM jobs WHERE lock_key = ANY ($1::text[]) AND id <> ALL ($2::uuid[]) ORDER BY id LIMIT 1;
 
 -- name: drain_state (durable)
 SELECT drained, drain_reason FROM service;

@@ -1,10 +1,10 @@
 -- name: save_jobs (durable)
 -- Saved progress forgives: failures and losses count since the last of it.
 UPDATE jobs j
-SET saved = i.saved, saved_at = paddock_now(), unsaved_seconds = 0, failure_count = 0, lost_count = 0
+SET saved = i.saved, saved_at = paddock_now(), unsaved_seconds = 0, failure_count = 0, unclassified_count = 0, lost_count = 0
 FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS i(id, attempt_id, saved)
 WHERE j.id = i.id AND j.attempt_id = i.attempt_id
-RETURNING j.id;
+RETURNING j.id, j.attempt_id;
 
 -- name: report_jobs (relaxed)
 UPDATE jobs j SET report = i.report
@@ -25,24 +25,29 @@ SET status = CASE WHEN i.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
     unsaved_seconds = CASE WHEN i.saved IS NULL
         THEN j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)) ELSE 0 END,
     failure_count = CASE WHEN i.saved IS NULL THEN j.failure_count ELSE 0 END,
+    unclassified_count = CASE WHEN i.saved IS NULL THEN j.unclassified_count ELSE 0 END,
     lost_count = CASE WHEN i.saved IS NULL THEN j.lost_count ELSE 0 END,
     run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
 FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::jsonb[])
      AS i(id, attempt_id, delay, waiting_on, saved)
 WHERE j.id = i.id AND j.attempt_id = i.attempt_id
-RETURNING j.id, j.kind, j.lane, j.due_at, extract(epoch FROM j.due_at - paddock_now())::float8 AS due_in;
+RETURNING j.id, i.attempt_id, j.kind, j.lane, j.due_at, extract(epoch FROM j.due_at - paddock_now())::float8 AS due_in;
 
 -- name: retry_jobs (durable)
 -- Takes the failures that are still forgiven; the caller ends the others with end_jobs.
 -- A job whose work goes on outside stays `submitted`.
+-- Without $7 somebody else reports the failure (a time-out the worker did not keep): the attempt did not end its turn
+-- itself, and what it writes later is late and no repetition.
 WITH back AS (
     UPDATE jobs j
     SET status = CASE WHEN j.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
-        attempt_id = NULL, ended_by = i.attempt_id, ended_as = 'transient',
+        attempt_id = NULL, ended_by = CASE WHEN $7::boolean THEN i.attempt_id ELSE j.ended_by END,
+        ended_as = CASE WHEN $7::boolean THEN 'transient' ELSE j.ended_as END,
         due_at = paddock_now() + coalesce(i.delay,
             least(k.backoff_cap, k.backoff_first * power(2, least(20, CASE i.budget WHEN 'work' THEN j.failure_count ELSE j.cluster_count END)))
             * (0.9 + 0.2 * random())),
         failure_count = j.failure_count + (i.budget = 'work')::int,
+        unclassified_count = j.unclassified_count + (i.budget = 'work' AND i.unclassified)::int,
         cluster_count = j.cluster_count + (i.budget = 'cluster')::int,
         error_code = i.error->>'code', error_message = i.error->>'message',
         errors = CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
@@ -53,14 +58,14 @@ WITH back AS (
          AS i(id, attempt_id, delay, budget, unclassified, error), kinds k
     WHERE j.id = i.id AND j.attempt_id = i.attempt_id AND k.name = j.kind
       AND CASE i.budget WHEN 'work'
-          THEN j.failure_count < CASE WHEN i.unclassified THEN least(3, k.failure_limit) ELSE k.failure_limit END
+          THEN j.failure_count < k.failure_limit AND (NOT i.unclassified OR j.unclassified_count < 3)
           ELSE j.cluster_count < k.cluster_limit END
     RETURNING j.id, j.kind, j.lane, j.due_at, j.status, j.claimed_by, j.claimed_at, i.attempt_id, i.error
 ), noted AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, reason, claimed_at, error)
     SELECT id, 'retry', 'claimed', status, attempt_id, claimed_by, error->>'code', claimed_at, error - 'traceback' FROM back
 )
-SELECT id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
+SELECT id, attempt_id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
 
 -- name: release_jobs (durable)
 -- Gives jobs back uncounted: at shutdown, or when the claim's answer was lost.
@@ -77,10 +82,11 @@ WITH back AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, reason, claimed_at)
     SELECT id, 'released', 'claimed', status, attempt_id, claimed_by, reason, claimed_at FROM back
 )
-SELECT id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
+SELECT id, attempt_id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
 
 -- name: end_jobs (durable)
--- Every end of a job, whoever brings it about. Guard: (id, attempt_id), or with $8 any live row (a person's cancel).
+-- Every end of a job, whoever brings it about. Guard: (id, attempt_id), or with $8 any live row (a person's cancel)
+-- but a cleanup: that would free the lock while the attempt it waits for is still at work.
 -- The row leaves the hot table here and not later: an archiver would write it twice, and the lock is free
 -- in this very statement or passes to the cleanup job.
 -- The arrays come in id order and the plan is a nested loop over them: overlapping batches lock in the same order.
@@ -92,7 +98,7 @@ WITH item AS (
          AS i(id, attempt_id, status, result, end_code, end_message, error)
 ), gone AS (
     DELETE FROM jobs j USING item i
-    WHERE j.id = i.id AND (j.attempt_id = i.attempt_id OR $8::boolean)
+    WHERE j.id = i.id AND (j.attempt_id = i.attempt_id OR ($8::boolean AND j.cleanup_of IS NULL))
     RETURNING j.*, i.end_status, i.result, i.end_code, i.end_message, i.error, i.attempt_id AS writer
 ), moved AS (
     INSERT INTO job_history (
@@ -112,11 +118,11 @@ WITH item AS (
     FROM gone
 ), cleanup AS (
     INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, saved, session_id, lock_key,
-                      cleanup_of, after_attempt, traceparent, created_at)
+                      cleanup_of, after_attempt, serial, traceparent, created_at)
     SELECT paddock_id(paddock_now(), row_number() OVER ()), g.kind, 'pending', g.priority,
            CASE WHEN $9::boolean AND g.attempt_id IS NOT NULL THEN 'infinity' ELSE paddock_now() END,
            g.owner, g.role, g.tags, g.payload, g.saved, g.session_id, g.lock_key, g.id,
-           CASE WHEN $9::boolean THEN g.attempt_id END, g.traceparent, paddock_now()
+           CASE WHEN $9::boolean THEN g.attempt_id END, g.serial, g.traceparent, paddock_now()
     FROM gone g JOIN kinds k ON k.name = g.kind
     WHERE k.has_cleanup AND g.end_status <> 'completed' AND g.turn_count > 0 AND g.cleanup_of IS NULL
     RETURNING id, kind, lane, due_at, cleanup_of
@@ -133,10 +139,11 @@ FROM gone g JOIN kinds k ON k.name = g.kind LEFT JOIN cleanup c ON c.cleanup_of 
 -- name: resolve_writes (durable)
 -- What became of jobs whose fence turned a write away.
 SELECT i.id, i.attempt_id, j.attempt_id AS holder, j.ended_by AS live_ended_by, j.ended_as, h.ended_by, h.status,
+       coalesce(j.error_code, h.error_code) AS error_code, coalesce(j.error_message, h.error_message) AS error_message,
        j.id IS NOT NULL OR h.id IS NOT NULL AS known
 FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
-LEFT JOIN LATERAL (SELECT id, attempt_id, ended_by, ended_as FROM jobs WHERE id = i.id) j ON true
-LEFT JOIN LATERAL (SELECT id, ended_by, status FROM job_history WHERE id = i.id LIMIT 1) h ON true;
+LEFT JOIN LATERAL (SELECT id, attempt_id, ended_by, ended_as, error_code, error_message FROM jobs WHERE id = i.id) j ON true
+LEFT JOIN LATERAL (SELECT id, ended_by, status, error_code, error_message FROM job_history WHERE id = i.id LIMIT 1) h ON true;
 
 -- name: note_stale_writes (relaxed)
 INSERT INTO job_timeline (job_id, event, attempt_id, reason)

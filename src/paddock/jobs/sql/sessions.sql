@@ -10,10 +10,10 @@ WITH beat AS (
     WHERE id = $1 RETURNING quiet
 ), held AS (
     SELECT array_agg(id) AS ids, array_agg(attempt_id) AS attempts,
-           array_agg(claimed_at < paddock_now() - $4::interval) AS settled
+           array_agg(claimed_at < paddock_now() - $4::interval) AS settled, array_agg(unlisted) AS unlisted
     FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL
 )
-SELECT beat.quiet, held.ids, held.attempts, held.settled,
+SELECT beat.quiet, held.ids, held.attempts, held.settled, held.unlisted,
        ARRAY(SELECT after_attempt FROM jobs WHERE after_attempt IS NOT NULL AND session_id = $1
              AND created_at < paddock_now() - $4::interval) AS awaited
 FROM beat, held;
@@ -28,7 +28,8 @@ UPDATE sessions SET expires_at = paddock_now(), dying = true WHERE id = $1;
 UPDATE sessions SET quiet = $2 WHERE id = $1 RETURNING worker_id;
 
 -- name: note_unlisted (relaxed)
-UPDATE jobs SET unlisted = unlisted + 1
+-- In a row: a beat that lists it again ($3) begins anew.
+UPDATE jobs SET unlisted = CASE WHEN $3::boolean THEN 0 ELSE unlisted + 1 END
 FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
 WHERE jobs.id = i.id AND jobs.attempt_id = i.attempt_id
 RETURNING jobs.id, jobs.attempt_id, jobs.unlisted;
@@ -79,10 +80,18 @@ WHERE j.after_attempt IS NOT NULL
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.id = j.session_id AND s.expires_at >= paddock_now())
 RETURNING j.id, j.kind, j.lane, j.due_at, 0::float8 AS due_in;
 
+-- name: bury_sessions (durable)
+-- A session whose row is gone although it holds jobs (deleted by hand, lost with a restored backup) is put back as
+-- dead: what it held is a loss like any other, with its count, its patience and its limit.
+INSERT INTO sessions (id, worker_id, version, kinds, slots, expires_at, dying)
+SELECT i.id, i.worker_id, '', '{}', 0, paddock_now(), true
+FROM unnest($1::uuid[], $2::text[]) AS i(id, worker_id)
+ON CONFLICT (id) DO NOTHING;
+
 -- name: overdue_attempts (relaxed)
 -- The worker's supervisor keeps time-outs; this is for one that cannot. $1 is its head start.
 -- A claimed job whose session row is gone is found here too.
-SELECT j.id, j.attempt_id, j.claimed_by,
+SELECT j.id, j.attempt_id, j.claimed_by, j.session_id,
        CASE WHEN s.id IS NULL THEN 'session_gone'
             WHEN j.started_at + k.total_timeout + $1::interval < paddock_now() THEN 'timed_out'
             WHEN j.claimed_at + k.turn_timeout + $1::interval < paddock_now() THEN 'turn_timeout'
@@ -97,7 +106,9 @@ WHERE j.attempt_id IS NOT NULL
 ORDER BY j.id LIMIT 500;
 
 -- name: overdue_waiting (relaxed)
--- Jobs past their total time-out that nobody holds (in backoff, or submitted).
+-- Jobs past their total time-out that nobody holds (in backoff, or submitted). The bound on started_at is one of
+-- jobs_waiting: a million jobs that never ran are not walked.
 SELECT j.id FROM kinds k JOIN jobs j ON j.kind = k.name AND j.attempt_id IS NULL
-WHERE k.total_timeout IS NOT NULL AND j.cleanup_of IS NULL AND j.started_at + k.total_timeout < paddock_now()
+WHERE k.total_timeout IS NOT NULL AND j.cleanup_of IS NULL AND j.started_at IS NOT NULL
+  AND j.started_at < paddock_now() - k.total_timeout
 ORDER BY j.id LIMIT 500;
