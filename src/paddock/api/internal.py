@@ -4,6 +4,7 @@ Lists in, 200 with a verdict per item out. An unknown session is a 404 `session_
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from uuid import UUID
@@ -51,6 +52,16 @@ class _Endpoint:
         except RecursionError:
             raise bodies.malformed("The body is nested too deep.") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            return self._tolerantly(body, problem)
+
+    def _tolerantly(self, body: bytes, problem: Exception) -> Any:
+        """msgspec refuses a lone surrogate wherever it stands. One item that carries it must not hold up the others:
+        the fence calls that item `invalid`."""
+        try:
+            return msgspec.convert(json.loads(body), self.decoder.type)
+        except msgspec.ValidationError as misfit:
+            raise ApiError(422, "invalid", f"The message does not fit: {misfit}.") from None
+        except (ValueError, RecursionError):
             raise bodies.malformed(f"The body is not valid JSON: {problem}.") from None
 
 
