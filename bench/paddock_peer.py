@@ -39,11 +39,13 @@ async def drain(env: Env, database: Database, load: Load) -> Drained:
             async with env.measure([serve.pid, worker]) as measurement:
                 began = await connection.fetchval("SELECT clock_timestamp()")
                 await serve.ask("POST", "/api/kinds/noop/resume", {})
-                await _finished(connection, load.jobs)
-            last, completed, distinct = await connection.fetchrow(
+                await _empty(connection)
+            row = await connection.fetchrow(
                 "SELECT max(completed_at), count(*), count(DISTINCT id) FROM job_history"
                 " WHERE kind = 'noop' AND status = 'completed'"
             )
+    assert row is not None
+    last, completed, distinct = row
     if completed != load.jobs or distinct != load.jobs:
         raise RuntimeError(f"{completed} finishes of {distinct} jobs, where {load.jobs} jobs were to end once each.")
     return Drained(load.jobs, (last - began).total_seconds(), measurement.usage)
@@ -75,7 +77,6 @@ class PaddockChurn:
     load: Load
     connection: asyncpg.Connection
     worker: int
-    done: int = 0
 
     @property
     def control_pids(self) -> tuple[int, ...]:
@@ -87,7 +88,6 @@ class PaddockChurn:
 
     async def run(self, jobs: int) -> None:
         await _enqueue(self.serve, jobs, self.load.payload_bytes)
-        self.done += jobs
         await _empty(self.connection)
 
 
@@ -145,12 +145,19 @@ class PaddockEnqueue:
         await self.serve.ask("POST", "/api/jobs", {"kind": "noop", "payload": {"filler": "x" * 100}}, **headers)
 
 
+# What it gathers is never sent.
+NO_NOTIFIER = """
+import asyncio
+from paddock.jobs.wakeups import Notifier
+Notifier.run = lambda self: asyncio.Event().wait()
+"""
+
+
 @contextlib.asynccontextmanager
 async def enqueue_target(env: Env, database: Database, *, clients: int, bare: bool) -> AsyncIterator[EnqueueTarget]:
     """serve without a worker. `bare` runs the same routes, auth and validation with the notifier off and no
     idempotency key; otherwise each request carries a fresh key."""
-    environment = {"PADDOCK_NOTIFIER": "off"} if bare else {}
-    async with serving(database, **environment) as serve:
+    async with serving(database, first=NO_NOTIFIER if bare else "") as serve:
         yield PaddockEnqueue(serve, bare)
 
 
@@ -288,7 +295,7 @@ async def _stale_story(serve: Serve, connection: asyncpg.Connection, late: str) 
     await old.claim(1)
     job = old.holding[0].id
     rescued = "SELECT attempt_id IS NULL FROM jobs WHERE id = $1"
-    while not await connection.fetchval(rescued, job):
+    while not await connection.fetchval(rescued, job):  # noqa: ASYNC110  the event is in the server
         await asyncio.sleep(0.1)
     owner = await PlayedWorker.open(serve, "B")
     await owner.claim(1)
@@ -311,12 +318,8 @@ async def _enqueue(serve: Serve, jobs: int, payload_bytes: int) -> None:
         left -= batch
 
 
-async def _finished(connection: asyncpg.Connection, jobs: int) -> None:
-    """Asks seldom, so that asking costs nothing beside what is measured."""
-    await _empty(connection)
-
-
 async def _empty(connection: asyncpg.Connection) -> None:
+    """Asks seldom, so that asking costs nothing beside what is measured."""
     query = "SELECT NOT EXISTS (SELECT FROM jobs WHERE kind IN ('noop', 'noted'))"
     deadline = asyncio.get_running_loop().time() + DONE_WITHIN
     while not await connection.fetchval(query):

@@ -55,14 +55,14 @@ class Serve:
 
 
 @contextlib.asynccontextmanager
-async def serving(database: Database, **environment: str) -> AsyncIterator[Serve]:
-    """A migrated database with tokens, and one control plane on it that answers."""
+async def serving(database: Database, *, first: str = "", **environment: str) -> AsyncIterator[Serve]:
+    """A migrated database with tokens, and one control plane on it that answers. `first` is Python run before it."""
     tokens = await _prepared(database)
     with tempfile.TemporaryDirectory(prefix="bench-paddock-") as name:
         folder = Path(name)
         port = _free_port()
         own = {"PADDOCK_DATABASE_URL": database.dsn, "PADDOCK_PORT": str(port), "PADDOCK_HOST": "127.0.0.1"}
-        async with _process(folder, "serve", {**own, **environment}) as process:
+        async with _process(folder, "serve", {**own, **environment}, first) as process:
             url = f"http://127.0.0.1:{port}"
             connector = aiohttp.TCPConnector(limit=0)
             async with aiohttp.ClientSession(connector=connector) as http:
@@ -89,7 +89,7 @@ async def working(serve: Serve, *, batch: int, in_flight: int, **environment: st
 
 @contextlib.asynccontextmanager
 async def _process(
-    folder: Path, command: str, environment: Mapping[str, str]
+    folder: Path, command: str, environment: Mapping[str, str], first: str = ""
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
     path = os.pathsep.join([str(_entry_points(folder)), str(ROOT)])
@@ -97,7 +97,7 @@ async def _process(
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            "from paddock.cli import main; main()",
+            f"{first}\nfrom paddock.cli import main; main()",
             command,
             cwd=folder,
             env={**kept, **CALM, "PYTHONPATH": path, **environment},
