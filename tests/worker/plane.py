@@ -4,8 +4,9 @@ Every message goes through JSON on its way in and out, as it would over HTTP.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -25,7 +26,7 @@ def through_json(message: M) -> M:
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Waits for something to become true."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - other processes set no events of ours
             await asyncio.sleep(0.01)
 
 
@@ -51,7 +52,7 @@ class PlaneJob:
     past_attempts: list[UUID] = field(default_factory=list)
     releases: list[wire.ReleaseItem] = field(default_factory=list)
     outcomes: list[wire.FinishItem] = field(default_factory=list)
-    timeouts: dict[str, float] = field(default_factory=dict)
+    timeouts: dict[str, Any] = field(default_factory=dict)
     ended_by: UUID | None = None
     logs: list[wire.LogItem] = field(default_factory=list)
 
@@ -87,7 +88,9 @@ class Plane:
 
     # For the test.
 
-    def add(self, kind: str, timeouts: dict[str, float] | None = None, submitted: bool = False, **payload: Any) -> PlaneJob:
+    def add(
+        self, kind: str, timeouts: dict[str, Any] | None = None, submitted: bool = False, **payload: Any
+    ) -> PlaneJob:
         job = PlaneJob(uuid4(), kind, payload, timeouts=timeouts or {}, submitted=submitted)
         self.jobs[job.id] = job
         self._changed.set()
@@ -125,9 +128,7 @@ class Plane:
         async def answer() -> wire.Registered:
             session = uuid4()
             self.sessions.add(session)
-            return wire.Registered(
-                session=session, beat_seconds=self.beat_seconds, lease_seconds=self.lease_seconds
-            )
+            return wire.Registered(session=session, beat_seconds=self.beat_seconds, lease_seconds=self.lease_seconds)
 
         return await self._do("register", message, answer)
 
@@ -146,10 +147,8 @@ class Plane:
                 if jobs or lost or left <= 0 or (message.only and not is_open):
                     return wire.Claimed(jobs=jobs, lost=lost, open=bool(message.only) and is_open)
                 self._changed.clear()
-                try:
+                with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), min(left, 0.5))
-                except TimeoutError:
-                    pass
                 self._check("claim")
 
         return await self._do("claim", message, answer)
@@ -311,7 +310,7 @@ class Plane:
 
         return await self._do(operation, received, answer)
 
-    async def _do(self, operation: str, message: Any, answer: Callable[[], Any]) -> Any:
+    async def _do(self, operation: str, message: Any, answer: Callable[[], Awaitable[M]]) -> M:
         self.calls[operation] += 1
         self.messages.append((operation, message))
         if operation in self.hanging:

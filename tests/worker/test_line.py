@@ -180,6 +180,24 @@ async def test_a_bad_token_loses_no_running_job(plane: Plane, start: Start, monk
     await until(lambda: job.status == "completed")
 
 
+async def test_an_item_put_just_as_a_flush_ends_is_not_forgotten(plane: Plane) -> None:
+    items = [wire.ReleaseItem(id=job.id, attempt_id=job.id) for job in (plane.add("noop") for _ in range(5))]
+    settled: list[wire.ReleaseItem] = []
+
+    async def send(batch: list[wire.ReleaseItem]) -> wire.Verdicts:
+        return wire.Verdicts(verdicts=[wire.Verdict(id=item.id, verdict="accepted") for item in batch])
+
+    def settle(pairs: list[tuple[wire.ReleaseItem, wire.Verdict]]) -> None:
+        settled.extend(item for item, _ in pairs)
+        if len(settled) < len(items):
+            # Runs after the flush's last look, before anybody hears that its task is done.
+            asyncio.get_running_loop().call_soon(outbox.put, items[len(settled)])
+
+    outbox: Outbox[wire.ReleaseItem] = Outbox(Line(ManualClock(), timedelta(seconds=1)), send, settle)
+    outbox.put(items[0])
+    await until(lambda: len(settled) == len(items), seconds=2)
+
+
 async def test_one_unreadable_outcome_does_not_hold_up_the_others(plane: Plane) -> None:
     settled: dict[str, str] = {}
 

@@ -41,16 +41,18 @@ class Outbox(Generic[T]):
         self._settle = settle
         self._waiting: deque[T] = deque()
         self._flushes: set[asyncio.Task[None]] = set()
+        self._active = 0
         self._calls_in_flight = calls_in_flight
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._flushes
+        return not self._waiting and not self._active
 
     def put(self, item: T) -> None:
         self._waiting.append(item)
-        if len(self._flushes) < self._calls_in_flight and len(self._waiting) == 1:
+        if self._active < self._calls_in_flight:
             # The task runs after everything that was put in this turn of the loop.
+            self._active += 1
             flush = asyncio.get_running_loop().create_task(self._flush())
             self._flushes.add(flush)
             flush.add_done_callback(self._flushes.discard)
@@ -62,9 +64,14 @@ class Outbox(Generic[T]):
         await asyncio.gather(*flushes, return_exceptions=True)
 
     async def _flush(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_CALL))]
-            await self._deliver(batch)
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_CALL))]
+                await self._deliver(batch)
+        finally:
+            # Here and not in a callback of the task: an item put between the last look and that callback would find
+            # a flush that takes nothing any more, and wait for ever.
+            self._active -= 1
 
     async def _deliver(self, batch: list[T]) -> None:
         try:

@@ -28,9 +28,9 @@ from paddock.jobs.errors import StaleAttempt
 from paddock.jobs.kinds import Kinds
 from paddock.worker import ipc
 from paddock.worker.ending import failure_of, item_for
+from paddock.worker.lines import BYTES_PER_SECOND, LogBuffers
 from paddock.worker.resources import Factories, Resources, from_entry_points, function_of
-from paddock.worker.shipping import BYTES_PER_SECOND, LogBuffers
-from paddock.worker.turns import TurnPort, Turns, build_turn, collect_records, enter_turn, no_cleanup
+from paddock.worker.turns import TurnPort, Turns, build_turn, collect_records, enter_turn, in_turn, no_cleanup
 
 # Reports and lines gather this long before they go to the supervisor.
 GATHER = 0.25
@@ -204,6 +204,22 @@ class BlockingHost:
             self._port.saved(message.verdict, message.message)
 
 
+class OtherRecords(logging.Handler):
+    """Records made outside every turn go to stderr like the supervisor's. What that takes is imported with the first
+    one: it is half of the time a runner needs to start."""
+
+    def __init__(self, level: str) -> None:
+        super().__init__()
+        self._configured = False
+        self._level_name = level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not in_turn() and not self._configured:
+            self._configured = True
+            log.configure(self._level_name)
+            logging.getLogger().handle(record)
+
+
 def die_with(supervisor: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -234,8 +250,8 @@ def main() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN: programs a handler starts would inherit that
     end = socket.socket(fileno=options.fd)
     end.set_inheritable(False)
-    log.configure(options.log_level)
-    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    logging.getLogger().setLevel(options.log_level.upper())
+    logging.getLogger().addHandler(OtherRecords(options.log_level))
     collect_records()
     tracing.configure(options.otel_endpoint, "paddock-worker")
     kinds: Kinds = named(options.kinds)

@@ -22,9 +22,9 @@ from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import MAX_REPORT_BYTES, AttemptId, JobId, JsonObject, Verdict
 from paddock.jobs.turn import Turn
 from paddock.worker.ending import encoded_state, failure_of, item_for, payload_error
+from paddock.worker.lines import log_line
 from paddock.worker.resources import Resources, function_of
 from paddock.worker.running import Owner
-from paddock.worker.shipping import log_line
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -195,6 +195,10 @@ def collect_records() -> None:
     root = logging.getLogger()
     if not any(isinstance(handler, TurnRecords) for handler in root.handlers):
         root.addHandler(TurnRecords())
+
+
+def in_turn() -> bool:
+    return _current.get() is not None
 
 
 def enter_turn(port: TurnPort | None) -> None:
