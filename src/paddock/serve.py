@@ -148,7 +148,8 @@ async def _run(core: Core, config: Config, host: str, doors: Doors, stop: asynci
         servers.append((Server(create_metrics_app(app, host), main=app), doors.metrics))
     inside = Inside(core, config)
     loops = [
-        Loop("rescuer and schedules", core.tick, config.rescue_every),
+        # Well within a beat: a tick that comes later than one counts as a gap in which no lease runs.
+        Loop("rescuer and schedules", core.tick, min(config.rescue_every, config.beat / 4)),
         Loop("time-outs", core.keep_timeouts, core.settings.timeouts_every),
         Loop("gauges", lambda: sample_gauges(core.db, core.metrics), GAUGES_EVERY),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, UnknownCommandError
 
-from paddock.cli.commands import ABOUT, SECTIONS, overview
+from paddock.cli.commands import ABOUT, SECTIONS
 from paddock.cli.errors import FAILED, USAGE, CommandFailed
 
 
@@ -46,6 +46,9 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:  # the last line of defence: no traceback reaches a person who did not ask for one
         return _unexpected(error)
+    finally:
+        if connection := sys.modules.get("paddock.cli.connection"):
+            connection.OPENED.close()
 
 
 def tell(message: str, hint: str | None = None) -> None:
@@ -94,6 +97,3 @@ def _version() -> str:
     import paddock
 
     return f"paddock {paddock.__version__}"
-
-
-__all__ = ["build", "overview", "run", "tell"]

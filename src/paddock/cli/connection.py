@@ -1,11 +1,11 @@
 """The line to the control plane: finds the server and the token, asks, and turns refusals into sentences."""
 
+import contextlib
 import json
 import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,7 +144,7 @@ class Server:
                 method, path, params=parameters, body=body, idempotency_key=idempotency_key, timeout=timeout
             )
 
-    @contextmanager
+    @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:
         from paddock.client import PaddockError, Unreachable
 
@@ -163,6 +163,9 @@ class Server:
                 )
             raise Refusal(error.status, error.code, error.message, hint, error.details) from None
 
+    def close(self) -> None:
+        self._client.close()
+
     def away(self) -> CommandFailed:
         return CommandFailed(f"No Paddock answers at {self.url} (told by {self.told_by}).", hint=START_ONE)
 
@@ -177,9 +180,14 @@ class Refusal(CommandFailed):
         self.details = details
 
 
+# Closed by `app.run` when the command has ended.
+OPENED = contextlib.ExitStack()
+
+
 def open_server(connect: Connect) -> Server:
     """Says at once when nobody listens there: the client itself is patient."""
     server = Server(find(connect))
+    OPENED.callback(server.close)
     parts = urlsplit(server.url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -189,7 +197,7 @@ def open_server(connect: Connect) -> Server:
     return server
 
 
-@contextmanager
+@contextlib.contextmanager
 def allowed_to_fail() -> Iterator[None]:
     """For what only some roles may ask: an analyst's `why` goes without the workers."""
     try:

@@ -3,12 +3,15 @@
 import sys
 import textwrap
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.cli.connection import HERE, Connect, Server, allowed_to_fail, open_server
 from paddock.cli.jobs import whole_id
 from paddock.cli.output import Output, dump
 from paddock.cli.wording import clock_time
+
+if TYPE_CHECKING:
+    from paddock.why import Explanation
 
 WIDTH = 100
 
@@ -21,19 +24,21 @@ def why(id: str, *, output: Output = "table", connect: Connect = HERE) -> int:
     id:
         Job id, or its beginning if that is unique.
     """
-    from paddock.why import explain
-
     server = open_server(connect)
     whole = whole_id(server, id)
-    job = server.get(f"/api/jobs/{whole}")
-    known = surroundings(server)
-    explanation = explain(job, server.get(f"/api/jobs/{whole}/timeline"), **known)
-    if output in ("json", "yaml"):
-        dump({"id": job["id"], "status": job["status"], **asdict(explanation)}, output)
+    if output == "table":
+        tell(server, whole)
         return 0
+    job, explanation = explained(server, whole)
     if output == "name":
         sys.stdout.write(f"{job['id']}\n")
-        return 0
+    else:
+        dump({"id": job["id"], "status": job["status"], **asdict(explanation)}, output)
+    return 0
+
+
+def tell(server: Server, id: str) -> None:
+    _, explanation = explained(server, id)
     write = sys.stdout.write
     write(textwrap.fill(explanation.sentence, WIDTH) + "\n")
     for advice in explanation.what_to_do:
@@ -42,7 +47,13 @@ def why(id: str, *, output: Output = "table", connect: Connect = HERE) -> int:
         write("\n")
     for step in explanation.steps:
         write(f"{clock_time(step.at)}  {step.text}\n")
-    return 0
+
+
+def explained(server: Server, id: str) -> tuple[dict[str, Any], "Explanation"]:
+    from paddock.why import explain
+
+    job = server.get(f"/api/jobs/{id}")
+    return job, explain(job, server.get(f"/api/jobs/{id}/timeline"), **surroundings(server))
 
 
 def surroundings(server: Server) -> dict[str, Any]:
