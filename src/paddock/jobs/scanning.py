@@ -120,6 +120,13 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
         return ("among jobs j.attempt_id IS NOT NULL",)
     if asked.live == ("submitted",):
         return ("among jobs j.attempt_id IS NULL AND j.lane = 0 AND j.kind = ANY (ARRAY(SELECT name FROM kinds))",)
+    if asked.error_code is not None or asked.text is not None:
+        # Only what ran before can have an error, and of that only what has one is worth a place in a step.
+        failed_before = "AND j.started_at IS NOT NULL AND j.error_code IS NOT NULL"
+        return (
+            f"among jobs j.attempt_id IS NULL {failed_before}",
+            f"among jobs j.attempt_id IS NOT NULL {failed_before}",
+        )
     if few_of_kind:
         return (
             "among jobs j.attempt_id IS NULL AND j.kind = $3",
@@ -136,33 +143,38 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
     if asked.group is not None:
         return ("among job_history j.group_id = $6",)
     if asked.schedule is not None:
-        return ("along job_history j.schedule = $11 AND ",)
+        return ("along_key job_history schedule $11",)
     if "completed" not in asked.ended:
-        return ("along_statuses job_history ",)
+        return ("along_statuses job_history status u.status",)
     if asked.owner is not None:
-        return ("along job_history j.owner = $5 AND ",)
+        return ("along_key job_history owner $5",)
     if asked.kind is not None:
-        return ("along job_history j.kind = $3 AND ",)
+        return ("along_key job_history kind $3",)
     return ("along job_history ",)
 
 
 @cache
 def scan_statement(sources: tuple[str, ...], order: Order, size: int, output: Output) -> Statement:
     """One of a few dozen texts: where to look, in which order, how far, and what to answer."""
-    parts = []
-    for source in sources:
-        form, table, guard = source.split(" ", 2)
-        completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
-        columns = f"{SQL['looked_at'].sql}, {completed}"
-        parts.append(_filled(form, columns=columns, table=table, guard=guard))
-    text = _filled(
-        "scan",
-        sources=" UNION ALL ".join(parts),
-        output=_filled(output, live_row=SQL["live_row"].sql, ended_row=SQL["ended_row"].sql),
-    )
-    bound, reverse = ("j.id < $2", "ASC") if order == "DESC" else ("j.id > $1", "DESC")
-    text = text.replace("{order}", order).replace("{reverse}", reverse).replace("{bound}", bound)
+    output_text = _filled(output, live_row=SQL["live_row"].sql, ended_row=SQL["ended_row"].sql)
+    parts = [_source_text(source, order) for source in sources]
+    reverse, bound = ("ASC", "j.id < $2") if order == "DESC" else ("DESC", "j.id > $1")
+    text = _filled("scan", sources=" UNION ALL ".join(parts), output=output_text)
+    text = text.replace("{bound}", bound).replace("{order}", order).replace("{reverse}", reverse)
     return Statement(f"scan_{output}", text.replace("{step}", str(size)), "relaxed")
+
+
+def _source_text(source: str, order: Order) -> str:
+    form, table, rest = source.split(" ", 2)
+    completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
+    parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
+    if form in ("along_key", "along_statuses"):
+        key, value = rest.split(" ")
+        below, above = (f"(j.{key}, j.id) < ({value}, $2)", f"j.{key} >= {value}")
+        if order == "ASC":
+            below, above = (f"j.{key} <= {value}", f"(j.{key}, j.id) > ({value}, $1)")
+        return _filled(form, key=key, key_bound=f"{below} AND {above}", **parts)
+    return _filled(form, guard=rest, **parts)
 
 
 @cache

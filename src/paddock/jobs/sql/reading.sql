@@ -71,14 +71,20 @@ j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wai
 j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule, j.cleanup_of
 
 -- name: along (relaxed)
--- Walks an index that is ordered by id once {guard} fixes what stands before it.
-(SELECT {columns} FROM {table} j WHERE {guard}{bound} ORDER BY j.id {order} LIMIT {step})
+-- Walks the primary key.
+(SELECT {columns} FROM {table} j WHERE {bound} ORDER BY j.id {order} LIMIT {step})
+
+-- name: along_key (relaxed)
+-- Walks an index on ({key}, id) within one value of its key. Not `key = value`: for a value that it takes for frequent
+-- the planner would rather walk the primary key and filter, and read the whole table for one that is rare.
+-- The row comparison is a bound of the index, and the order by both columns is one that no other index has.
+(SELECT {columns} FROM {table} j WHERE {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step})
 
 -- name: along_statuses (relaxed)
--- job_history_unhappy is ordered by id within one status: one walk for each.
+-- The same for each unhappy status.
 (SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
-    SELECT {columns} FROM job_history j
-    WHERE j.status = u.status AND j.status <> 'completed' AND {bound} ORDER BY j.id {order} LIMIT {step}) h)
+    SELECT {columns} FROM {table} j
+    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.status {order}, j.id {order} LIMIT {step}) h)
 
 -- name: among (relaxed)
 -- Reads a small set whole (the jobs of one group, those that run now) and puts it in order.
