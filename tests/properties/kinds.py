@@ -4,6 +4,7 @@ Their handlers never run, the machine plays the workers. The hooks run in the co
 a line, so that how often it ran is counted by the database, and refuses while its switch is on.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict
@@ -52,7 +53,8 @@ async def group_hook(tx: Transaction, group: Group) -> None:
         await tx.execute("UPDATE groups SET final = true WHERE id = $1", group.id)
 
 
-PLAIN = Kind(name="plain", payload=Anything, handler=nothing, retry=FEW)
+# Enough to see that an unclassified failure has a limit of its own.
+PLAIN = Kind(name="plain", payload=Anything, handler=nothing, retry=replace(FEW, limit=5))
 HOOKED = Kind(name="hooked", payload=Anything, handler=nothing, retry=FEW, on_end=end_hook)
 LOCKING = Kind(name="locking", payload=Anything, handler=nothing, cleanup=nothing, lock_key=lock_of, retry=FEW)
 ONCE = Kind(name="once", payload=Anything, handler=nothing, cleanup=nothing, may_repeat=False, retry=FEW)

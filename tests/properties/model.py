@@ -23,6 +23,9 @@ CLAIM_GRACE = timedelta(seconds=30)
 HEAD_START = timedelta(seconds=30)
 KEYS_KEPT = timedelta(hours=24)
 ENDED_AS = {"done": "completed", "permanent": "failed", "transient": "failed"}
+# What a finish may have been turned into: repeated, it is the attempt's own write all the same.
+TURNED_INTO = {"invalid_result", "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", "attempts_exhausted"}
+UNCLASSIFIED_LIMIT = 3
 
 
 @dataclass
@@ -165,18 +168,21 @@ class Model:
     # The fence.
 
     def verdict(self, id: UUID, attempt: UUID, operation: str) -> str:
-        row, old = self.live.get(id), self.ended.get(id)
-        if row is not None:
-            if row.attempt_id == attempt:
-                return "accepted"
-            if row.ended_by == attempt and operation in (row.ended_as, "beat"):
-                return "already_yours"
-            return "stale_attempt"
-        if old is None:
+        row = self.live.get(id) or self.ended.get(id)
+        if row is None:
             return "unknown"
-        if old.ended_by == attempt and (operation == "beat" or old.status == ENDED_AS.get(operation)):
-            return "already_yours"
-        return "cancelled" if old.status == "cancelled" else "stale_attempt"
+        if isinstance(row, Live) and row.attempt_id == attempt:
+            return "accepted"
+        if row.ended_by == attempt and self._own(row, operation):
+            return "invalid" if row.error_code == "invalid_result" and operation != "beat" else "already_yours"
+        return "cancelled" if row.status == "cancelled" else "stale_attempt"
+
+    def _own(self, row: Live | Ended, operation: str) -> bool:
+        """Whether this is what the attempt that last ended a turn did then."""
+        turned = operation in ("done", "again") and row.error_code in TURNED_INTO
+        if isinstance(row, Live):
+            return operation in (row.ended_as, "beat") or (turned and row.ended_as == "transient")
+        return operation == "beat" or row.status == ENDED_AS.get(operation) or (turned and row.status == "failed")
 
     def save(self, id: UUID, attempt: UUID, saved: str) -> str:
         verdict = self.verdict(id, attempt, "save")
@@ -195,7 +201,7 @@ class Model:
     def finish(self, item: wire.FinishItem, *, invalid: bool, on_behalf: bool = False) -> str:
         """`on_behalf`: the rescuer ends the turn of an attempt that may still be running."""
         outcome = "permanent" if invalid else item.outcome
-        verdict = self.verdict(item.id, item.attempt_id, outcome)
+        verdict = self.verdict(item.id, item.attempt_id, item.outcome)
         if verdict != "accepted":
             return verdict
         row, code = self.live[item.id], "invalid_result" if invalid else item.error.code if item.error else None
@@ -236,25 +242,25 @@ class Model:
         policy = BY_NAME[row.kind].retry
         spent = row.failure_count if item.budget == "work" else row.cluster_count
         limit = policy.limit if item.budget == "work" else policy.cluster_limit
-        if item.budget == "work" and item.unclassified:
-            limit = min(3, limit)
-        if spent >= limit:
+        unforgiven = item.budget == "work" and item.unclassified and row.unclassified_count >= UNCLASSIFIED_LIMIT
+        if spent >= limit or unforgiven:
             by = None if on_behalf else item.attempt_id
             self.end(row, "failed", "attempts_exhausted", by=by, still_running=on_behalf)
             return
         delay = min(policy.cap, policy.first * 2**spent)
         if item.delay_seconds is not None:
             delay = timedelta(seconds=item.delay_seconds)
-        self._back(row, item.attempt_id, "transient", delay)
+        self._back(row, None if on_behalf else item.attempt_id, "transient", delay)
         row.error_code = code
         if item.budget == "work":
             row.failure_count += 1
+            row.unclassified_count += item.unclassified
         else:
             row.cluster_count += 1
 
     def _saved(self, row: Live, saved: str) -> None:
         row.saved, row.saved_at, row.unsaved_seconds = saved, self.now, 0
-        row.failure_count = row.lost_count = 0
+        row.failure_count = row.unclassified_count = row.lost_count = 0
 
     def _back(self, row: Live, by: UUID | None, ended_as: str | None, delay: timedelta) -> None:
         """Out of `claimed`, not ended."""
@@ -280,6 +286,7 @@ class Model:
             id=row.id,
             kind=row.kind,
             status=status,
+            priority=row.priority,
             owner=row.owner,
             ended_by=by,
             error_code=code,
@@ -320,6 +327,7 @@ class Model:
             lock_key=row.lock_key,
             cleanup_of=row.id,
             after_attempt=row.attempt_id if waits else None,
+            serial=row.serial,
         )
 
     def tell_end(self, old: Ended) -> None:
@@ -336,6 +344,8 @@ class Model:
         row = self.live.get(id)
         if row is None:
             return "finished" if id in self.ended else "unknown"
+        if row.cleanup_of is not None:
+            return "cleanup"
         self.end(row, "cancelled", "cancelled", still_running=True)
         return "cancelled"
 
@@ -396,6 +406,8 @@ class Model:
                 row.unlisted += 1
                 if row.unlisted >= 2:
                     self._back(row, row.attempt_id, "release", timedelta(0))
+            elif row.attempt_id in attempts:
+                row.unlisted = 0
         self._stopped(awaited)
         if dying and not listed and not held:
             self.sessions[session].expires_at = self.now

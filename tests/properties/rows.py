@@ -35,6 +35,7 @@ class Live:
     unlisted: int = 0
     turn_count: int = 0
     failure_count: int = 0
+    unclassified_count: int = 0
     cluster_count: int = 0
     lost_count: int = 0
     unsaved_seconds: float = 0
@@ -56,6 +57,7 @@ class Ended:
     id: UUID
     kind: str
     status: str
+    priority: int
     owner: str
     ended_by: UUID | None
     error_code: str | None

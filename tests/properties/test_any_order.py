@@ -59,6 +59,7 @@ def _settings() -> settings:
         deadline=None,
         database=None,
         print_blob=True,
+        report_multiple_bugs=False,
         verbosity=Verbosity.normal,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
