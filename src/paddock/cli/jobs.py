@@ -277,7 +277,7 @@ def progress(job: Item) -> str:
 
 COLUMNS: Sequence[Column] = (
     field("id"),
-    field("kind"),
+    Column("kind", lambda job: f"{job['kind']} cleanup" if job.get("cleanup_of") else str(job["kind"])),
     field("status"),
     Column("progress", progress),
     field("owner"),

@@ -18,6 +18,8 @@ Job = Mapping[str, Any]
 ENDED = frozenset({"completed", "failed", "cancelled"})
 PATIENCE_SECONDS = 120.0
 MOST_BARS = 20
+LAST_LINES_SECONDS = 2.0
+LOOK_SECONDS = 0.2
 
 
 def follow(server: Server, ids: Sequence[str], output: Form) -> int:
@@ -157,16 +159,16 @@ def log_text(told: Mapping[str, Any]) -> str:
 
 
 def follow_logs(server: Server, id: str) -> int:
-    """New lines as they come, until the job has ended."""
+    """New lines as they come, until the job has ended. Workers send them once a second: the last ones come later."""
     after: str | None = None
-    while True:
+    last_look: float | None = None
+    while last_look is None or time.monotonic() < last_look:
         job = _patiently(lambda: _look(server, id, True))
-        while True:
-            told = server.get(f"/api/jobs/{id}/logs", after=after)
-            sys.stdout.write(log_text(told))
-            sys.stdout.flush()
-            after = told["after"] or after
-            if not (told["chunks"] and told["cut"]):
-                break
+        told = server.get(f"/api/jobs/{id}/logs", after=after)
+        sys.stdout.write(log_text(told))
+        sys.stdout.flush()
+        after = told["after"] or after
         if job["status"] in ENDED:
-            return 0
+            last_look = last_look or time.monotonic() + LAST_LINES_SECONDS
+            time.sleep(LOOK_SECONDS)
+    return 0

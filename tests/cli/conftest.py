@@ -1,0 +1,84 @@
+"""A running `paddock up` for all tests of the command line, and the command line in this process."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.cli import app
+from paddock.client import Client
+from tests.processes.running import Up, clean_environment, data_folder, running_up
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.out, f"exit code {self.code}: {self.err}"
+        return json.loads(self.out)
+
+    @property
+    def yaml(self) -> Any:
+        return yaml.safe_load(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Terminal:
+    """`terminal("jobs", "list")` is `paddock jobs list` of somebody whose `paddock up` runs in this data folder."""
+
+    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._data = data
+        self._capsys = capsys
+
+    def __call__(self, *words: str, data: bool = True) -> Said:
+        self._capsys.readouterr()
+        code = app.run([*words, "--data", str(self._data)] if data else words)
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return Said(code, out, err)
+
+
+@pytest.fixture(scope="session")
+def up() -> Iterator[Up]:
+    environment = clean_environment(PADDOCK_WEBHOOK_ALLOW_PRIVATE="true")
+    with data_folder() as data, running_up(data, "--port", "0", environment=environment) as running:
+        running.child("worker")
+        yield running
+
+
+@pytest.fixture
+def terminal(up: Up, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    _forget_environment(monkeypatch)
+    return Terminal(up.data, capsys)
+
+
+@pytest.fixture
+def client(up: Up) -> Iterator[Client]:
+    with up.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder where nothing runs."""
+    _forget_environment(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _forget_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("PADDOCK_"):
+            monkeypatch.delenv(name)

@@ -1,0 +1,274 @@
+"""`paddock serve` and `paddock worker` apart, on a PostgreSQL of their own: replicas, outages, shutdown."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.api.tokens import Tokens, everything, new_secret
+from paddock.client import Client
+from paddock.db.embedded import embedded_postgres
+from paddock.db.migrate import migrate
+from paddock.db.pool import open_database
+from tests.processes.running import Process, clean_environment, gone, until_status, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+class Postgres:
+    """Started and stopped by the test, on a thread of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.dsn = ""
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        ready = threading.Event()
+
+        async def run() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            async with embedded_postgres(self.folder / "data") as server:
+                self.dsn = server.dsn
+                ready.set()
+                await self._stop.wait()
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+        self._thread.start()
+        assert ready.wait(60)
+
+    def stop(self) -> None:
+        if self._thread is not None and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._thread = None
+
+
+class Installation:
+    """A database, two tokens, and however many processes the test starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.postgres = Postgres(folder)
+        self.postgres.start()
+        self.admin, self.worker_token = new_secret(), new_secret()
+        asyncio.run(self._prepare())
+        self._processes: list[Process] = []
+
+    async def _prepare(self) -> None:
+        await migrate(self.postgres.dsn)
+        async with open_database(self.postgres.dsn, durable=1, relaxed=1) as db:
+            tokens = Tokens(db)
+            await tokens.create(everything("admin", "admin"), actor="test", secret=self.admin)
+            await tokens.create(everything("worker", "worker"), actor="test", secret=self.worker_token)
+
+    def serve(self, port: int, **settings: str) -> Process:
+        environment = clean_environment(PADDOCK_DATABASE_URL=self.postgres.dsn, PADDOCK_HOST="127.0.0.1", **settings)
+        return self._start("serve", "--port", str(port), environment=environment)
+
+    def worker(self, port: int, id: str, *arguments: str) -> Process:
+        environment = clean_environment(
+            PADDOCK_SERVER=f"http://127.0.0.1:{port}", PADDOCK_TOKEN=self.worker_token, PADDOCK_WORKER_PORT="0"
+        )
+        return self._start("worker", "--id", id, *arguments, environment=environment)
+
+    def client(self, port: int) -> Client:
+        return Client(f"http://127.0.0.1:{port}", self.admin)
+
+    def _start(self, *arguments: str, environment: dict[str, str]) -> Process:
+        log = self.folder / f"{len(self._processes)}-{arguments[0]}.log"
+        process = Process(*arguments, log=log, environment=environment)
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.end()
+        self.postgres.stop()
+
+
+@pytest.fixture
+def installation() -> Iterator[Installation]:
+    folder = Path(tempfile.mkdtemp(prefix="paddock-test-"))
+    folder.chmod(0o755)
+    opened = Installation(folder)
+    yield opened
+    opened.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answer(port: int, path: str) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return None
+
+
+def until_ready(port: int, process: Process) -> None:
+    def look() -> bool:
+        assert process.popen.poll() is None, process.said()
+        return answer(port, "/ready") == 200
+
+    wait_for(f"port {port} is ready", look)
+
+
+def test_two_replicas_on_one_database_and_one_is_killed(installation: Installation) -> None:
+    ports = free_port(), free_port()
+    replicas = [installation.serve(port) for port in ports]
+    for port, replica in zip(ports, replicas, strict=True):
+        until_ready(port, replica)
+    workers = [installation.worker(port, f"at-{n}") for n, port in enumerate(ports)]
+    with installation.client(ports[1]) as client:
+        payload = {"progress": 4, "sleep_seconds": 1, "save_each_step": True}
+        ids = [job["id"] for job in client.submit_many([{"kind": "probe", "payload": payload}] * 30)]
+        wait_for("both workers run some", lambda: {"at-0", "at-1"} <= {job["claimed_by"] for job in client.list()})
+        replicas[0].signal(signal.SIGKILL)
+        jobs = [client.wait(id, timeout=90) for id in ids]
+        assert {job["status"] for job in jobs} == {"completed"}
+    assert workers[0].popen.poll() is None, "a worker waits for its control plane"
+
+
+def test_a_worker_survives_a_control_plane_that_is_away_and_finishes_its_job(installation: Installation) -> None:
+    port = free_port()
+    plane = installation.serve(port)
+    until_ready(port, plane)
+    installation.worker(port, "patient")
+    with installation.client(port) as client:
+        id = client.submit("probe", {"sleep_seconds": 2})["id"]
+        until_status(client, id, "claimed")
+        plane.signal(signal.SIGTERM)
+        assert plane.wait(30) == 0
+        again = installation.serve(port)
+        until_ready(port, again)
+        job = client.wait(id, timeout=60)
+        assert (job["status"], job["turn_count"], job["lost_count"]) == ("completed", 1, 0)
+
+
+def test_serve_waits_for_its_database_and_outlives_its_absence(installation: Installation) -> None:
+    port = free_port()
+    installation.postgres.stop()
+    plane = installation.serve(port)
+    wait_for("it says that the database is away", lambda: "database_unavailable" in plane.said())
+    installation.postgres.start()
+    until_ready(port, plane)
+    installation.worker(port, "w")
+
+    installation.postgres.stop()
+    wait_for("/ready says so", lambda: answer(port, "/ready") == 503)
+    assert answer(port, "/health") == 200
+    installation.postgres.start()
+    until_ready(port, plane)
+    with installation.client(port) as client:
+        assert client.wait(client.submit("probe")["id"], timeout=60)["status"] == "completed"
+    assert "Traceback" not in plane.said()
+
+
+def test_serve_answers_who_waits_when_it_stops(installation: Installation) -> None:
+    port = free_port()
+    plane = installation.serve(port)
+    until_ready(port, plane)
+    with installation.client(port) as client:
+        id = client.submit("probe")["id"]
+        waiting = threading.Thread(target=lambda: client.request("GET", f"/api/jobs/{id}", params={"wait": 30}))
+        waiting.start()
+        with installation.client(port) as other, contextlib.suppress(StopIteration):
+            stream = other.stream()
+            other.submit("probe")
+            next(stream)
+            began = time.monotonic()
+            plane.signal(signal.SIGTERM)
+            assert plane.wait(15) == 0
+            assert time.monotonic() - began < 10
+        waiting.join(15)
+        assert not waiting.is_alive()
+
+
+def test_own_ports_for_workers_and_metrics(installation: Installation) -> None:
+    port, internal, metrics = free_port(), free_port(), free_port()
+    plane = installation.serve(port, PADDOCK_INTERNAL_PORT=str(internal), PADDOCK_METRICS_PORT=str(metrics))
+    until_ready(port, plane)
+    assert answer(metrics, "/metrics") == 200
+    assert answer(port, "/metrics") == 404
+    installation.worker(internal, "inside-door")
+    with installation.client(port) as client:
+        assert client.wait(client.submit("probe")["id"], timeout=60)["claimed_by"] == "inside-door"
+
+
+def test_sigterm_of_a_worker_blocked_in_c_gives_its_job_back_in_time(installation: Installation) -> None:
+    port = free_port()
+    until_ready(port, installation.serve(port))
+    worker = installation.worker(port, "blocked")
+    with installation.client(port) as client:
+        ids = [client.submit(kind, {"block_seconds": 3600})["id"] for kind in ("probe", "probe_blocking")]
+        for id in ids:
+            until_status(client, id, "claimed")
+        family = worker.children()
+        began = time.monotonic()
+        worker.signal(signal.SIGTERM)
+        worker.wait(20)
+        took = time.monotonic() - began
+        assert took < 2 + 2 + 3, f"a grace of 2 s, then 2 s, and some for a loaded machine; it took {took:.1f} s"
+        assert gone(family)
+        for id in ids:
+            job = client.get(id)
+            assert (job["status"], job["lost_count"], job["failure_count"]) == ("pending", 0, 0)
+            assert "released" in [entry["event"] for entry in client.timeline(id)]
+
+
+def test_a_worker_that_is_frozen_loses_its_job_and_cannot_finish_it(installation: Installation) -> None:
+    port = free_port()
+    until_ready(port, installation.serve(port))
+    ledger = installation.folder / "zombie.ledger"
+    ledger.touch()
+    sleeper = installation.worker(port, "sleeper")
+    with installation.client(port) as client:
+        id = client.submit("probe", {"sleep_seconds": 1, "ledger": str(ledger)})["id"]
+        until_status(client, id, "claimed")
+        for process in [*sleeper.children()]:
+            process.suspend()
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        installation.worker(port, "heir")
+        job = client.wait(id, timeout=60)
+        assert (job["status"], job["claimed_by"]) == ("completed", "heir")
+        os.kill(sleeper.pid, signal.SIGCONT)
+        for process in sleeper.children():
+            process.resume()
+        wait_for("the sleeper learns it", lambda: "stale" in sleeper.said())
+        assert client.get(id) == job
+
+
+@pytest.mark.parametrize("missing", ["database", "port"])
+def test_what_serve_cannot_start_with_is_a_sentence(installation: Installation, missing: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = {"PADDOCK_DATABASE_URL": installation.postgres.dsn.replace("/paddock?", "/no_such_database?")}
+        port = taken.getsockname()[1] if missing == "port" else free_port()
+        environment = clean_environment(PADDOCK_HOST="127.0.0.1", **settings)
+        plane = Process("serve", "--port", str(port), log=installation.folder / "refused.log", environment=environment)
+        assert plane.wait() == 1
+        [line] = plane.said().splitlines()
+        assert ("no_such_database" if missing == "database" else str(port)) in line
