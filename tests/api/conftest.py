@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from paddock.api.access import Role
 from paddock.api.app import create_app
-from paddock.api.tokens import NewToken, Tokens, everything
 from paddock.api.server import Server, listen
+from paddock.api.tokens import NewToken, Tokens, everything
 from paddock.config import Config
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
@@ -120,8 +120,6 @@ async def serving(app: FastAPI) -> AsyncIterator[tuple[Server, str]]:
     bound = listen("127.0.0.1", 0)
     server = Server(app)
     task = asyncio.create_task(server.serve(sockets=[bound]))
-    while not server.started:
-        await asyncio.sleep(0.01)
     try:
         yield server, f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:

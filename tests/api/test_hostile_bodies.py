@@ -1,5 +1,7 @@
 """Whatever a stranger sends is answered with a clear 4xx that names the trouble, and nothing of it is stored."""
 
+from collections.abc import AsyncIterator
+
 import httpx2
 import pytest
 
@@ -87,14 +89,16 @@ async def test_what_is_odd_but_harmless_is_taken(ada: httpx2.AsyncClient) -> Non
         payload("[" * 62 + "]" * 62),
         b'{"kind": "nonesuch", "kind": "plain"}',
     ):
-        answer = await ada.post("/api/jobs", content=content, headers={"Content-Type": "application/json; charset=utf-8"})
+        answer = await ada.post(
+            "/api/jobs", content=content, headers={"Content-Type": "application/json; charset=utf-8"}
+        )
         assert answer.status_code == 202, answer.text[:300]
 
 
 async def test_a_body_of_unknown_length_is_stopped_at_the_limit(ada: httpx2.AsyncClient) -> None:
     sent = 0
 
-    async def endless():  # type: ignore[no-untyped-def]
+    async def endless() -> AsyncIterator[bytes]:
         nonlocal sent
         for _ in range(100):
             sent += MEGABYTE
@@ -148,10 +152,12 @@ async def test_hostile_addresses_are_refused(ada: httpx2.AsyncClient) -> None:
 
 async def test_hostile_keys_are_refused(ada: httpx2.AsyncClient) -> None:
     for key in ("", " ", "x" * 201, "tab\there", "ä"):
-        answer = await ada.post("/api/jobs", json={"kind": "plain"}, headers={"Idempotency-Key": key.encode("latin-1")})
+        answer = await ada.post(
+            "/api/jobs", json={"kind": "plain"}, headers={b"Idempotency-Key": key.encode("latin-1")}
+        )
         assert answer.status_code == 422, key
     for token in ("", "Bearer", "Bearer ", "Basic YTpi", "Bearer pdk_\xff", "bearer " + "x" * 10_000):
-        answer = await ada.get("/api/jobs", headers={"Authorization": token.encode("latin-1")})
+        answer = await ada.get("/api/jobs", headers={b"Authorization": token.encode("latin-1")})
         assert answer.status_code == 401, token
 
 

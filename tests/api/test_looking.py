@@ -153,7 +153,13 @@ async def test_run_now_hurries_what_waits_and_nothing_else(ada: httpx2.AsyncClie
 
 
 async def test_a_bulk_action_wants_a_filter_or_the_word_all(ada: httpx2.AsyncClient) -> None:
-    for body in ({}, {"filter": {}}, {"filter": {"since": "2020-01-01T00:00:00Z"}}, {"dry_run": True}):
+    bodies: list[dict[str, Any]] = [
+        {},
+        {"filter": {}},
+        {"filter": {"since": "2020-01-01T00:00:00Z"}},
+        {"dry_run": True},
+    ]
+    for body in bodies:
         refused = await ada.post("/api/jobs/cancel", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "empty_filter"), body
     assert (await ada.post("/api/jobs/cancel", json={"all": True, "dry_run": True})).json()["data"]["count"] == 0

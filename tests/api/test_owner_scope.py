@@ -6,8 +6,8 @@ import httpx2
 
 from paddock.jobs import grouping
 from paddock.jobs.core import Core
-from paddock.jobs.model import NewEvent, NewJob
 from paddock.jobs.events import OwnedEvent, emit
+from paddock.jobs.model import NewEvent, NewJob
 from tests.api.conftest import Clients
 
 
@@ -43,7 +43,15 @@ async def test_lists_and_counts_hold_only_ones_own(
     hers = await submitted(ada, tags=["shared"])
     his = await submitted(bob, tags=["shared"])
 
-    for query in ("", "?owner=ada", "?tag=shared", f"?q={hers['id']}", "?kind=plain", "?status=pending", "?housekeeping=1"):
+    for query in (
+        "",
+        "?owner=ada",
+        "?tag=shared",
+        f"?q={hers['id']}",
+        "?kind=plain",
+        "?status=pending",
+        "?housekeeping=1",
+    ):
         found = (await bob.get(f"/api/jobs{query}")).json()["data"]
         assert {job["id"] for job in found} <= {his["id"]}, query
     assert (await bob.get("/api/jobs/counts")).json()["data"]["by_kind"] == {"plain": {"pending": 1}}
@@ -102,7 +110,9 @@ async def test_events_and_their_deliveries_belong_to_their_owner(
         "/api/webhooks", json={"url": "https://example.com/ops", "types": ["*"], "all_owners": True}
     )
     assert everybodys.status_code == 201
-    hers = (await ada.post("/api/webhooks", json={"url": "https://example.com/ada", "types": ["thing.*"]})).json()["data"]
+    hers = (await ada.post("/api/webhooks", json={"url": "https://example.com/ada", "types": ["thing.*"]})).json()[
+        "data"
+    ]
     async with core.db.transaction() as tx:
         await emit(core, tx, [OwnedEvent(NewEvent("thing.happened", "thing:1"), "ada")])
 
@@ -123,7 +133,9 @@ async def test_webhooks_belong_to_their_owner(ada: httpx2.AsyncClient, bob: http
     assert (await bob.get("/api/webhooks")).json()["data"] == []
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/test")):
         assert (await bob.request(method, f"/api/webhooks/{hers['id']}{path}")).status_code == 404
-    greedy = await bob.post("/api/webhooks", json={"url": "https://example.com/bob", "types": ["*"], "all_owners": True})
+    greedy = await bob.post(
+        "/api/webhooks", json={"url": "https://example.com/bob", "types": ["*"], "all_owners": True}
+    )
     assert greedy.status_code == 403
     assert len((await ada.get("/api/webhooks")).json()["data"]) == 1
 

@@ -51,6 +51,7 @@ def not_ready(code: str, message: str) -> Response:
 
 @metrics_router.get(
     "/metrics",
+    response_class=Response,
     summary="Prometheus metrics",
     responses={
         200: {

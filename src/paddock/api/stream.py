@@ -91,6 +91,7 @@ async def _hung_up(receive: Receive) -> None:
 
 @router.get(
     "/api/stream",
+    response_class=Response,
     summary="Watch jobs change",
     responses={
         **documented({}),

@@ -1,0 +1,171 @@
+"""Operating: kinds, workers, schedules, webhooks, figures, settings; and that each change is in the audit log."""
+
+from typing import Any
+
+import httpx2
+
+from paddock.config import Config
+from paddock.jobs.core import Core
+from tests.api.conftest import BASE
+from tests.playing import worker as play_worker
+
+
+async def actions(client: httpx2.AsyncClient, subject: str) -> list[tuple[str, str]]:
+    entries = (await client.get("/api/audit", params={"subject": subject})).json()["data"]
+    return [(entry["action"], entry["actor"]) for entry in entries][::-1]
+
+
+async def test_a_paused_kind_is_not_claimed(grace: httpx2.AsyncClient, ada: httpx2.AsyncClient, core: Core) -> None:
+    await ada.post("/api/jobs", json={"kind": "plain"})
+    worker = await play_worker(core)
+
+    paused = (await grace.post("/api/kinds/plain/pause", json={"reason": "broken"})).json()["data"]
+    assert (paused["paused"], paused["pause_reason"], paused["paused_by"]) == (True, "broken", "grace")
+    assert await worker.claim() == []
+    resumed = (await grace.post("/api/kinds/plain/resume")).json()["data"]
+    assert (resumed["paused"], resumed["offered"]) == (False, True)
+    assert len(await worker.claim()) == 1
+    assert (await grace.post("/api/kinds/nonesuch/pause")).status_code == 404
+    assert await actions(grace, "kind:plain") == [("pause", "grace"), ("resume", "grace")]
+
+
+async def test_workers_are_listed_and_quieted(grace: httpx2.AsyncClient, core: Core) -> None:
+    worker = await play_worker(core)
+    [seen] = (await grace.get("/api/workers")).json()["data"]
+    assert (seen["session"], seen["live"], seen["quiet"]) == (str(worker.session), True, False)
+
+    assert (await grace.post(f"/api/workers/{worker.session}/quiet")).json()["data"]["quiet"] is True
+    assert (await grace.get("/api/workers")).json()["data"][0]["quiet"] is True
+    assert (await grace.post(f"/api/workers/{worker.session}/quiet", json={"quiet": False})).status_code == 200
+    assert (await grace.post("/api/workers/no-id/quiet")).status_code == 404
+
+
+async def test_a_schedule_from_birth_to_end(grace: httpx2.AsyncClient, core: Core) -> None:
+    body: dict[str, Any] = {"name": "hourly", "kind": "plain", "payload": {"n": 1}, "every": "1h"}
+    made = await grace.post("/api/schedules", json=body)
+    assert (made.status_code, made.headers["location"]) == (201, "/api/schedules/hourly")
+    assert (made.json()["data"]["every"], made.json()["data"]["owner"]) == ("PT3600S", "grace")
+    assert made.json()["data"]["next_at"] is not None
+    assert (await grace.post("/api/schedules", json=body)).status_code == 409
+    assert [one["name"] for one in (await grace.get("/api/schedules")).json()["data"]] == ["hourly"]
+
+    changed = await grace.patch(
+        "/api/schedules/hourly", json={"every": None, "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+    )
+    assert (changed.json()["data"]["every"], changed.json()["data"]["cron"]) == (None, "30 2 * * *")
+    run = await grace.post("/api/schedules/hourly/run", headers={"Idempotency-Key": "now"})
+    again = await grace.post("/api/schedules/hourly/run", headers={"Idempotency-Key": "now"})
+    assert (run.status_code, run.json()["data"]["schedule"]) == (202, "hourly")
+    assert again.json()["data"]["id"] == run.json()["data"]["id"]
+    jobs = (await grace.get(changed.json()["data"]["links"]["jobs"])).json()["data"]
+    assert [job["id"] for job in jobs] == [run.json()["data"]["id"]]
+
+    assert (await grace.delete("/api/schedules/hourly")).status_code == 200
+    assert (await grace.get("/api/schedules/hourly")).status_code == 404
+    assert (await grace.delete("/api/schedules/hourly")).status_code == 404
+    assert [action for action, _ in await actions(grace, "schedule:hourly")] == [
+        "schedule.create",
+        "schedule.update",
+        "schedule.run",
+        "schedule.delete",
+    ]
+
+
+async def test_bad_schedules_are_refused(grace: httpx2.AsyncClient) -> None:
+    good = {"name": "x", "kind": "plain", "every": "1h"}
+    for change, status in (
+        ({"name": "Has Spaces"}, 422),
+        ({"kind": "nonesuch"}, 422),
+        ({"kind": "internal_only"}, 403),
+        ({"every": None}, 422),
+        ({"cron": "* * * * *"}, 422),
+        ({"every": "soon"}, 422),
+        ({"every": "0s"}, 422),
+        ({"every": None, "cron": "61 * * * *"}, 422),
+        ({"every": None, "cron": "* * * * *", "timezone": "Mars/Base"}, 422),
+        ({"priority": 9}, 422),
+    ):
+        answer = await grace.post("/api/schedules", json={**good, **change})
+        assert answer.status_code == status, change
+    assert (await grace.patch("/api/schedules/nonesuch", json={"enabled": False})).status_code == 404
+
+
+async def test_settings_are_typed_and_audited(grace: httpx2.AsyncClient) -> None:
+    before = (await grace.get("/api/ops/config")).json()["data"]
+    assert before["announcement"]["value"] == ""
+
+    put = await grace.put("/api/ops/config", json={"settings": {"announcement": "Hello."}, "reason": "greeting"})
+    assert (put.json()["data"]["announcement"]["value"], put.json()["data"]["announcement"]["updated_by"]) == (
+        "Hello.",
+        "grace",
+    )
+    for wrong in ({"announcement": 7}, {"nonesuch": 1}, {"announcement": "x" * 501}):
+        refused = await grace.put("/api/ops/config", json={"settings": wrong})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid"), wrong
+    await grace.put("/api/ops/config", json={"settings": {"announcement": None}})
+    assert (await grace.get("/api/ops/config")).json()["data"]["announcement"]["value"] == ""
+    [first, *_] = (await grace.get("/api/audit", params={"subject": "setting:announcement"})).json()["data"][::-1]
+    assert (first["reason"], first["details"]) == ("greeting", {"from": "", "to": "Hello."})
+
+
+async def test_webhooks_show_their_secret_once_and_take_https_only(ada: httpx2.AsyncClient) -> None:
+    made = await ada.post(
+        "/api/webhooks", json={"url": "https://example.com/x?a=1", "types": ["job.failed", "job.*", "*"]}
+    )
+    assert made.status_code == 201
+    secret = made.json()["data"]["secret"]
+    assert secret.startswith("whsec_")
+    own = made.headers["location"]
+    assert secret not in (await ada.get(own)).text + (await ada.get("/api/webhooks")).text
+
+    for url in (
+        "http://example.com/",
+        "ftp://example.com/",
+        "https://user:password@example.com/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://10.1.2.3/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://localhost/",
+        "https://db.internal/",
+        "https://",
+        "https://exa mple.com/",
+        "https://example.com:99999/",
+        "example.com",
+        "https://ex\u00e4mple.com/",
+    ):
+        answer = await ada.post("/api/webhooks", json={"url": url, "types": ["*"]})
+        assert (answer.status_code, answer.json()["error"]["details"]["fields"][0]["field"]) == (422, "url"), url
+    for types in ([], ["*x"], ["JOB"], ["job."], [""]):
+        assert (
+            await ada.post("/api/webhooks", json={"url": "https://example.com/", "types": types})
+        ).status_code == 422
+
+    tested = await ada.post(f"{own}/test", headers={"Idempotency-Key": "once"})
+    again = await ada.post(f"{own}/test", headers={"Idempotency-Key": "once"})
+    assert (tested.status_code, tested.json()["data"]["kind"]) == (202, "webhook")
+    assert again.json()["data"]["id"] == tested.json()["data"]["id"]
+    [event] = (await ada.get("/api/events?type=webhook.test")).json()["data"]
+    [delivery] = (await ada.get(f"/api/events/{event['id']}/deliveries")).json()["data"]
+    assert (delivery["job_id"], delivery["status"]) == (tested.json()["data"]["id"], "pending")
+    assert (await ada.delete(own)).status_code == 200
+    assert (await ada.get(own)).status_code == 404
+
+
+async def test_private_webhooks_where_they_are_allowed(core: Core) -> None:
+    from paddock.api.routes.webhooks import check_url
+
+    check_url("http://127.0.0.1:9000/hook", allow_private=Config(webhook_allow_private=True).webhook_allow_private)
+
+
+async def test_state_and_figures_are_there(grace: httpx2.AsyncClient, core: Core) -> None:
+    await play_worker(core)
+    state = (await grace.get("/api/ops/state")).json()["data"]
+    assert (state["drain"], state["workers"]["live"]) == ({"enabled": False, "reason": None}, 1)
+    for within in ("1h", "15m", "P1D", "PT90M", "7d"):
+        series = await grace.get("/api/stats", params={"metric": "throughput", "range": within})
+        assert series.status_code == 200, within
+        assert series.json()["data"]["points"]
+    for params in ({"metric": "nonesuch"}, {"range": "long"}, {"range": "1s"}, {"range": "8d"}, {"range": "P"}):
+        assert (await grace.get("/api/stats", params=params)).status_code == 422, params
+    assert BASE

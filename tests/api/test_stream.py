@@ -1,0 +1,271 @@
+"""GET /api/stream: current states, resumed where they broke off, and nobody else's."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from paddock.api import hub as hubs
+from paddock.api import stream as streams
+from paddock.api.app import create_app
+from paddock.config import Config
+from paddock.jobs.core import Core
+from tests.api.conftest import Clients, serving
+from tests.playing import worker as play_worker
+
+
+@dataclass
+class Heard:
+    """What a watcher has been told so far."""
+
+    messages: list[tuple[str, Any]] = field(default_factory=list)
+    last_id: str | None = None
+    comments: int = 0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    stirred: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def states(self, job: str) -> list[str]:
+        return [data["status"] for event, data in self.messages if event == "job" and data["id"] == job]
+
+    async def until(self, true: Any) -> None:
+        async with asyncio.timeout(10), self.stirred:
+            await self.stirred.wait_for(true)
+
+    async def read(self, response: httpx2.Response) -> None:
+        event, data = "", ""
+        try:
+            async for line in response.aiter_lines():
+                if line.startswith("event: "):
+                    event = line[7:]
+                elif line.startswith("data: "):
+                    data = line[6:]
+                elif line.startswith("id: "):
+                    self.last_id = line[4:]
+                elif line.startswith(":"):
+                    self.comments += 1
+                elif not line and event:
+                    self.messages.append((event, orjson.loads(data)))
+                    event = ""
+                async with self.stirred:
+                    self.stirred.notify_all()
+        finally:
+            self.ended.set()
+            async with self.stirred:
+                self.stirred.notify_all()
+
+
+@asynccontextmanager
+async def watching(
+    served: str, clients: Clients, name: str, query: str = "", last_id: str | None = None
+) -> AsyncIterator[Heard]:
+    headers = {"Authorization": f"Bearer {clients.secrets[name]}"} | ({"Last-Event-ID": last_id} if last_id else {})
+    async with (
+        httpx2.AsyncClient(base_url=served, headers=headers, timeout=30) as client,
+        client.stream("GET", f"/api/stream{query}") as response,
+    ):
+        assert response.status_code == 200, (await response.aread()).decode()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["x-accel-buffering"] == "no"
+        assert "content-encoding" not in response.headers
+        heard = Heard()
+        reading = asyncio.create_task(heard.read(response))
+        try:
+            await heard.until(lambda: heard.last_id is not None)
+            yield heard
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def submit(client: httpx2.AsyncClient, **body: Any) -> str:
+    return str((await client.post("/api/jobs", json={"kind": "plain", **body})).json()["data"]["id"])
+
+
+async def test_each_message_is_a_jobs_current_state(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, core: Core
+) -> None:
+    async with watching(served, clients, "ada") as heard:
+        job = await submit(ada)
+        await heard.until(lambda: heard.states(job) == ["pending"])
+        [attempt] = await (await play_worker(core)).claim()
+        await heard.until(lambda: heard.states(job)[-1] == "claimed")
+        await attempt.finish()
+        await heard.until(lambda: heard.states(job)[-1] == "completed")
+
+
+async def test_a_watcher_hears_of_its_own_only_and_ops_of_all(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    hers = await submit(ada)
+    async with (
+        watching(served, clients, "bob") as his,
+        watching(served, clients, "bob", f"?job={hers}") as aimed,
+        watching(served, clients, "bob", "?kind=plain&batch=1") as batched,
+        watching(served, clients, "grace") as everybodys,
+    ):
+        await ada.post(f"/api/jobs/{hers}/cancel")
+        own = await submit(bob)
+        await his.until(lambda: his.states(own))
+        await batched.until(lambda: batched.messages)
+        await everybodys.until(lambda: everybodys.states(own) and everybodys.states(hers))
+
+        assert {data["id"] for _, data in his.messages} == {own}
+        assert [job["id"] for _, data in batched.messages for job in data["jobs"]] == [own]
+        assert aimed.messages == []
+
+
+async def test_filters_narrow_a_stream(served: str, clients: Clients, ada: httpx2.AsyncClient) -> None:
+    named = await submit(ada)
+    async with (
+        watching(served, clients, "ada", "?kind=other") as others,
+        watching(served, clients, "ada", f"?job={named}") as one,
+    ):
+        await submit(ada)
+        other = await submit(ada, kind="other")
+        await ada.post(f"/api/jobs/{named}/cancel")
+        await others.until(lambda: others.messages)
+        await one.until(lambda: one.messages)
+        assert {data["id"] for _, data in others.messages} == {other}
+        assert {data["id"] for _, data in one.messages} == {named}
+
+
+async def test_a_stream_goes_on_where_it_broke_off(served: str, clients: Clients, ada: httpx2.AsyncClient) -> None:
+    async with watching(served, clients, "ada") as heard:
+        before = await submit(ada)
+        await heard.until(lambda: heard.states(before))
+    missed = await submit(ada)
+    await submit(await clients("bob"))
+    await asyncio.sleep(0.1)
+
+    async with watching(served, clients, "ada", last_id=heard.last_id) as again:
+        await again.until(lambda: again.states(missed))
+        assert {data["id"] for _, data in again.messages} == {missed}
+    async with watching(served, clients, "ada", f"?last_event_id={heard.last_id}") as by_query:
+        await by_query.until(lambda: by_query.states(missed))
+
+
+async def test_what_cannot_be_told_is_said(served: str, clients: Clients, ada: httpx2.AsyncClient, core: Core) -> None:
+    place = f"{core.changes.epoch}:{core.changes.position}"
+    for unknown in ("nonesuch:1", f"{core.changes.epoch}:999999999", "no-place", f"{core.changes.epoch}:-1", "a:b:c"):
+        async with watching(served, clients, "ada", last_id=unknown) as heard:
+            await heard.until(lambda heard=heard: heard.messages)
+            assert heard.messages[0] == ("reset", {})
+            assert heard.last_id == place
+    async with watching(served, clients, "ada") as watcher:
+        core.changes.forget()
+        await watcher.until(lambda: watcher.messages)
+        assert watcher.messages == [("reset", {})]
+        job = await submit(ada)
+        await watcher.until(lambda: watcher.states(job))
+
+
+async def test_a_batch_holds_all_changed_jobs_once_a_second(
+    served: str, clients: Clients, ada: httpx2.AsyncClient
+) -> None:
+    async with watching(served, clients, "ada", "?batch=1") as heard:
+        first = await submit(ada)
+        await heard.until(lambda: heard.messages)
+        rest = {await submit(ada) for _ in range(5)}
+        await heard.until(lambda: {job["id"] for _, data in heard.messages[1:] for job in data["jobs"]} == rest)
+        assert [event for event, _ in heard.messages] == ["jobs"] * len(heard.messages)
+        assert [job["id"] for job in heard.messages[0][1]["jobs"]] == [first]
+
+
+async def test_over_five_hundred_changes_a_batch_says_reset(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    async with (
+        watching(served, clients, "ada", "?batch=1") as hers,
+        watching(served, clients, "bob", "?batch=1") as his,
+    ):
+        await ada.post("/api/jobs/batch", json={"jobs": [{"kind": "plain"}] * 501})
+        own = await submit(bob)
+        await hers.until(lambda: hers.messages)
+        await his.until(lambda: his.messages)
+        assert hers.messages[0] == ("reset", {})
+        assert [job["id"] for job in his.messages[0][1]["jobs"]] == [own], "her storm is not his"
+
+
+async def test_a_token_has_so_many_streams_at_once(core: Core, clients: Clients) -> None:
+    app = create_app(core, Config(streams_per_token=2))
+    headers = {"Authorization": f"Bearer {clients.secrets['ada']}"}
+    async with serving(app) as (_, address):
+        async with watching(address, clients, "ada"), watching(address, clients, "ada", "?batch=1"):
+            async with httpx2.AsyncClient(base_url=address, headers=headers) as client:
+                refused = await client.get("/api/stream")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_streams")
+            assert int(refused.headers["retry-after"]) > 0
+            async with watching(address, clients, "bob"):
+                pass
+        for _ in range(100):  # the server learns of a hang-up a moment later
+            if not app.state.plane.hub._open:
+                break
+            await asyncio.sleep(0.05)
+        async with watching(address, clients, "ada"):
+            pass
+    assert core.metrics.streams._value.get() == 0
+
+
+async def test_silence_is_broken_by_comments(served: str, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.05)
+    async with watching(served, clients, "ada") as heard:
+        await heard.until(lambda: heard.comments >= 3)
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(
+    served: str, clients: Clients, root: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.05)
+    monkeypatch.setattr(streams, "TOKEN_CHECK_SECONDS", 0.1)
+    caller = await clients.tokens.by_secret(clients.secrets["ada"])
+    assert caller is not None
+    async with watching(served, clients, "ada") as heard:
+        await asyncio.sleep(0.3)
+        assert not heard.ended.is_set()
+        await root.delete(f"/api/tokens/{caller.token_id}")
+        await asyncio.wait_for(heard.ended.wait(), 5)
+
+
+async def test_streams_end_when_the_process_stops(core: Core, clients: Clients) -> None:
+    async with serving(create_app(core, Config())) as (server, address), watching(address, clients, "ada") as heard:
+        server.should_exit = True
+        await asyncio.wait_for(heard.ended.wait(), 3)
+
+
+def test_a_slow_watcher_is_dropped_with_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    from uuid import uuid4
+
+    monkeypatch.setattr(hubs, "MOST_WAITING", 10)
+    watcher = hubs.Watcher(hubs.Watch(), uuid4())
+    for _ in range(100):
+        watcher.offer(b"a message", b"reset")
+
+    assert watcher.ended.is_set()
+    assert watcher.take() == b"reset"
+
+
+async def test_the_last_message_of_several_moves_the_place(
+    served: str, clients: Clients, ada: httpx2.AsyncClient
+) -> None:
+    """Cut off between two messages of one telling, a watcher must get the second again."""
+    headers = {"Authorization": f"Bearer {clients.secrets['ada']}"}
+    async with (
+        httpx2.AsyncClient(base_url=served, headers=headers) as client,
+        client.stream("GET", "/api/stream") as response,
+    ):
+        ids: list[str] = []
+        await ada.post("/api/jobs/batch", json={"jobs": [{"kind": "plain"}] * 3})
+        messages = 0
+        async for line in response.aiter_lines():
+            if line.startswith("id: "):
+                ids.append(line[4:])
+            messages += line.startswith("data: ")
+            if messages == 3:
+                break
+    assert ids[1] == ids[2] == ids[0]
+    assert ids[3] != ids[2]
