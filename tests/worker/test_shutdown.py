@@ -14,7 +14,6 @@ from tests.worker.conftest import Start, is_running
 from tests.worker.kinds import KINDS
 from tests.worker.plane import Plane, PlaneJob, until
 
-
 GRACE = 0.2
 # For a machine that is busy with other things.
 SLACK = 1.5

@@ -24,7 +24,10 @@ class Resources:
         self._factories = dict(factories or {})
 
     def for_handler(self, function: Callable[..., Any]) -> dict[str, object]:
-        return {name: self._get(type_, function) for name, type_ in needs(function) if self._has(type_, function, name)}
+        needed = needs(function)
+        if not needed:
+            return {}
+        return {name: self._get(type_, function) for name, type_ in needed if self._has(type_, function, name)}
 
     def _has(self, type_: Any, function: Callable[..., Any], name: str) -> bool:
         """A parameter with a default may stay at it."""

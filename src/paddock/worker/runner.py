@@ -30,7 +30,16 @@ from paddock.worker import ipc
 from paddock.worker.ending import failure_of, item_for
 from paddock.worker.lines import BYTES_PER_SECOND, LogBuffers
 from paddock.worker.resources import Factories, Resources, from_entry_points, function_of
-from paddock.worker.turns import TurnPort, Turns, build_turn, collect_records, enter_turn, in_turn, no_cleanup
+from paddock.worker.turns import (
+    TurnPort,
+    Turns,
+    build_turn,
+    collect_records,
+    enter_turn,
+    in_turn,
+    no_cleanup,
+    turn_span,
+)
 
 # Reports and lines gather this long before they go to the supervisor.
 GATHER = 0.25
@@ -163,7 +172,7 @@ class BlockingHost:
                     raise no_cleanup(kind)
                 turn = build_turn(kind, job, port)
                 given = self._resources.for_handler(function)
-                with tracing.span(f"turn {kind.name}", parent=job.traceparent, job=str(job.id)):
+                with turn_span(job):
                     # A stop that came before this line: the signal was ignored, so look.
                     self._stoppable = True
                     if port.stop_asked:

@@ -33,7 +33,8 @@ from paddock.worker.watching import Watch
 # what they held; then to say good-bye.
 KILLED_SECONDS = 0.8
 LAST_SECONDS = 0.6
-GOODBYE_SECONDS = 0.15
+ALL_SECONDS = 1.8
+CLOSE_SECONDS = 0.1
 LOOK_SECONDS = 0.02
 HEALTHY_SECONDS = 5.0
 
@@ -186,9 +187,10 @@ class Worker:
         await _cancel(handing_back)
         if not self.holding.settled:
             log.warning("shut_down_unacknowledged", held=len(self.holding))
-        await self._briefly(self._shipper.flush())
         # The last beat ends the session, so that nobody waits for its lease.
-        await self._briefly(self._session.beat(dying=True))
+        left = begun + grace + ALL_SECONDS - self._clock.monotonic()
+        await self._briefly(self._session.beat(dying=True), left / 2)
+        await self._briefly(self._shipper.flush(), left / 2)
 
     async def _settled(self, handing_back: asyncio.Task[None], until: float, *, final: bool = False) -> bool:
         """Waits for everything held to be acknowledged; unless `final`, not longer than until a second `stop`."""
@@ -198,9 +200,9 @@ class Worker:
             await self._clock.sleep(LOOK_SECONDS)
         return True
 
-    async def _briefly(self, last: Awaitable[object]) -> None:
+    async def _briefly(self, last: Awaitable[object], seconds: float = CLOSE_SECONDS) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE_SECONDS):
+            async with asyncio.timeout(max(seconds, CLOSE_SECONDS)):
                 await last
 
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
@@ -39,6 +40,7 @@ class TurnPort:
     def __init__(self, job: wire.ClaimedJob, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.id = job.id
         self.attempt_id = job.attempt_id
+        self.begun = False
         self.stop_asked = False
         self._owner = owner
         self._loop = loop
@@ -135,7 +137,9 @@ class Turns:
         if found := self._running.get(attempt_id):
             port, task = found
             port.stop_asked = True
-            task.cancel()
+            # A task cancelled before its first step never runs, and so would never say that it has stopped.
+            if port.begun:
+                task.cancel()
 
     def saved(self, attempt_id: UUID, verdict: str, message: str | None) -> None:
         if found := self._running.get(attempt_id):
@@ -143,13 +147,16 @@ class Turns:
 
     async def _run(self, kind: Kind, job: wire.ClaimedJob, port: TurnPort) -> None:
         _current.set(port)
+        port.begun = True
         item: wire.FinishItem | None
         try:
+            if port.stop_asked:
+                raise asyncio.CancelledError
             function = function_of(kind, job)
             if function is None:
                 raise no_cleanup(kind)
             turn = build_turn(kind, job, port)
-            with tracing.span(f"turn {kind.name}", parent=job.traceparent, job=str(job.id)):
+            with turn_span(job):
                 item = item_for(job, await function(turn, **self._resources.for_handler(function)))
         except StaleAttempt:
             item = None
@@ -162,6 +169,12 @@ class Turns:
             self._owner.stopped(job.attempt_id)
         else:
             self._owner.ended(item)
+
+
+def turn_span(job: wire.ClaimedJob) -> AbstractContextManager[tracing.Span]:
+    # The id as text only where somebody collects traces: this is on every job's path.
+    traced = None if job.traceparent is None else str(job.id)
+    return tracing.span("turn", parent=job.traceparent, kind=job.kind, job=traced)
 
 
 def cancelled_on_request(error: BaseException, port: TurnPort) -> bool:
