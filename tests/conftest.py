@@ -1,4 +1,7 @@
-"""A real PostgreSQL for each test process, and for each test a fresh migrated database on it."""
+"""A real PostgreSQL for each test process, and for each test an empty migrated database on it.
+
+Emptying a database takes milliseconds, copying the template about a second: a database goes from test to test as long
+as it looks like the template again once it is emptied."""
 
 import asyncio
 import shutil
@@ -21,6 +24,32 @@ from paddock.metrics import Metrics
 from tests.kinds import TEST_KINDS
 
 NUMBERS = count(1)
+REAL_CLOCK = (
+    "CREATE OR REPLACE FUNCTION paddock_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE RETURN now()"
+)
+LONELY = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+TABLES = (
+    "SELECT c.oid::regclass::text AS name FROM pg_class c WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition"
+    " AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'schema_migrations'"
+)
+BLOATED = "SELECT bool_or(relpages > 100) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+SHAPE = """
+SELECT md5(string_agg(part, E'\\n' ORDER BY part)) FROM (
+    SELECT concat_ws(' ', c.oid::regclass, c.relkind, c.reloptions, a.attname, a.atttypid::regtype, a.attnotnull, a.attgenerated) AS part
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace
+    UNION ALL
+    SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint
+    WHERE connamespace = 'public'::regnamespace
+    UNION ALL
+    SELECT concat_ws(' ', oid::regprocedure, provolatile, prosrc, pg_get_function_sqlbody(oid)) FROM pg_proc
+    WHERE pronamespace = 'public'::regnamespace
+    UNION ALL
+    SELECT concat_ws(' ', tgrelid::regclass, tgname) FROM pg_trigger WHERE NOT tgisinternal
+) parts
+"""
 
 
 class Server:
@@ -35,6 +64,8 @@ class Server:
         self._stop: asyncio.Event | None = None
         self._problem: BaseException | None = None
         self.dsn = ""
+        self.free: list[tuple[str, str]] = []
+        self._shape = ""
         self._thread = threading.Thread(target=self._main, daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -66,6 +97,35 @@ class Server:
             await connection.close()
         return self.dsn.replace("/paddock?", f"/{name}?")
 
+    async def emptied(self, dsn: str) -> bool:
+        """Whether the database is again as the template is: same schema, no rows, no bloat, nobody connected."""
+        try:
+            connection = await asyncpg.connect(dsn, timeout=10)
+        except (OSError, asyncpg.PostgresError, TimeoutError):
+            return False
+        try:
+            await connection.execute(LONELY)
+            await connection.execute("DROP TABLE IF EXISTS test_clock CASCADE")
+            await connection.execute(REAL_CLOCK)
+            if await connection.fetchval(BLOATED) or await connection.fetchval(SHAPE) != await self._template_shape():
+                return False
+            tables = [row["name"] for row in await connection.fetch(TABLES)]
+            await connection.execute(";".join(f"DELETE FROM {table}" for table in tables))
+            await connection.execute("INSERT INTO service DEFAULT VALUES")
+            return True
+        finally:
+            await connection.close()
+
+    async def _template_shape(self) -> str:
+        if not self._shape:
+            connection = await asyncpg.connect(self.dsn.replace("/paddock?", "/paddock_template?"))
+            try:
+                await connection.execute(REAL_CLOCK)
+                self._shape = await connection.fetchval(SHAPE)
+            finally:
+                await connection.close()
+        return self._shape
+
     async def drop_database(self, name: str) -> None:
         connection = await asyncpg.connect(self.dsn)
         try:
@@ -93,9 +153,7 @@ class DatabaseClock:
 
     async def release(self) -> None:
         """Back to the real time."""
-        await self._connection.execute(
-            "CREATE OR REPLACE FUNCTION paddock_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE RETURN now()"
-        )
+        await self._connection.execute(REAL_CLOCK)
 
 
 async def take_clock(connection: "asyncpg.Connection[asyncpg.Record]") -> DatabaseClock:
@@ -121,9 +179,16 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture
 async def dsn(postgres: Server) -> AsyncIterator[str]:
-    name = f"test_{next(NUMBERS)}"
-    yield await postgres.create_database(name, "paddock_template")
-    await postgres.drop_database(name)
+    if postgres.free:
+        name, taken = postgres.free.pop()
+    else:
+        name = f"test_{next(NUMBERS)}"
+        taken = await postgres.create_database(name, "paddock_template")
+    yield taken
+    if await postgres.emptied(taken):
+        postgres.free.append((name, taken))
+    else:
+        await postgres.drop_database(name)
 
 
 @pytest.fixture

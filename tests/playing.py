@@ -1,5 +1,7 @@
 """Tests of the core play the worker themselves: they claim, and write with the attempt they hold."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -93,3 +95,10 @@ async def served(core: Core, clock: DatabaseClock, *, seconds: float) -> None:
         await clock.advance(seconds=min(5, seconds))
         await rescuing.rescue(core)
         seconds -= 5
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
+    """What must come true soon; a test never sleeps for a fixed time."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  the condition is a state inside the core, which sets no event
+            await asyncio.sleep(0.001)

@@ -71,7 +71,8 @@ class Changes:
         self._watched.setdefault(id, set()).add(event)
         try:
             with suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await event.wait()
             return event.is_set()
         finally:
             watchers = self._watched[id]

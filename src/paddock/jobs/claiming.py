@@ -225,7 +225,10 @@ class Claims:
         due_in = await self._core.db.fetchval(SQL["next_due"], list(kinds)) if kinds else None
         seconds = left if due_in is None else min(left, max(due_in, 0.001))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(waiter.woken.wait(), seconds)
+            # Not wait_for: before Python 3.12 it swallows a cancel that comes with the wake-up, and the claim would
+            # take a job for somebody who has hung up.
+            async with asyncio.timeout(seconds):
+                await waiter.woken.wait()
 
     def _rouse(self, pair: Pair, n: int) -> None:
         for waiter in self._waiters.values():

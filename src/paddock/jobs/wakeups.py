@@ -89,7 +89,9 @@ class Notifier:
     async def run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), CHANGES_SECONDS)
+                # Not wait_for, here and below: before Python 3.12 it swallows a cancel that comes with the event.
+                async with asyncio.timeout(CHANGES_SECONDS):
+                    await self._stirred.wait()
             self._stirred.clear()
             message = self._message()
             if message is not None:
@@ -157,7 +159,8 @@ class Listener:
             while not lost.is_set():
                 # A dead peer is noticed by asking: a listener that nobody answers would wait for ever.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), 30)
+                    async with asyncio.timeout(30):
+                        await lost.wait()
                 if not lost.is_set():
                     await connection.fetchval("SELECT 1", timeout=10)
         finally:

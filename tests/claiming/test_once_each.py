@@ -1,0 +1,133 @@
+"""No two claims get the same job, a repeated one gets the same again, and a serial kind runs one at a time."""
+
+import asyncio
+from uuid import uuid4
+
+from paddock.jobs import wire
+from paddock.jobs.core import Core
+from tests.playing import read, submit, worker
+
+
+async def test_many_claims_at_once_take_each_job_once(core: Core) -> None:
+    ids = await submit(core, n=40)
+    workers = [await worker(core, f"w{n}") for n in range(8)]
+    claims = await asyncio.gather(*(played.claim(limit=7) for played in workers for _ in range(2)))
+    taken = [attempt.id for claim in claims for attempt in claim]
+    assert sorted(taken) == sorted(ids)
+
+
+async def test_a_claim_skips_what_another_is_taking_instead_of_waiting(core: Core, dsn: str) -> None:
+    import asyncpg
+
+    first, second = await submit(core, n=2)
+    other = await asyncpg.connect(dsn)
+    try:
+        async with other.transaction():
+            await other.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", first)
+            assert (await (await worker(core)).claim_one()).id == second
+    finally:
+        await other.close()
+
+
+async def test_a_repeated_claim_id_returns_the_same_attempts(core: Core) -> None:
+    await submit(core, n=5)
+    played, claim_id = await worker(core), uuid4()
+    first = await played.claim(limit=2, claim_id=claim_id)
+    again = await played.claim(limit=2, claim_id=claim_id)
+    assert [a.job.attempt_id for a in again] == [a.job.attempt_id for a in first]
+    assert len(await played.claim(limit=10)) == 3
+
+
+async def test_a_repeated_claim_id_is_answered_though_there_is_no_room_any_more(core: Core) -> None:
+    """A worker that stops asks with no room for what an answer it hung up on may have brought."""
+    await submit(core, n=2)
+    played, claim_id = await worker(core), uuid4()
+    first = await played.claim(limit=1, claim_id=claim_id)
+    again = await played.claim(limit=0, submitted_limit=0, claim_id=claim_id)
+    assert [a.job.attempt_id for a in again] == [a.job.attempt_id for a in first]
+
+
+async def test_a_repeated_claim_of_certain_jobs_returns_the_same_attempts(core: Core) -> None:
+    [id] = await submit(core)
+    played, claim_id = await worker(core), uuid4()
+    [first] = await played.claim(claim_id=claim_id, only=[id])
+    [again] = await played.claim(claim_id=claim_id, only=[id])
+    assert again.job.attempt_id == first.job.attempt_id
+
+
+async def test_the_same_claim_id_of_another_session_is_another_claim(core: Core) -> None:
+    await submit(core, n=2)
+    claim_id = uuid4()
+    [one] = await (await worker(core)).claim(limit=1, claim_id=claim_id)
+    [two] = await (await worker(core)).claim(limit=1, claim_id=claim_id)
+    assert one.id != two.id
+
+
+async def test_every_claim_has_a_token_of_its_own(core: Core) -> None:
+    await submit(core)
+    played = await worker(core)
+    first = await played.claim_one()
+    await first.release()
+    second = await played.claim_one()
+    assert (first.id, second.job.turn_count) == (second.id, 2)
+    assert first.job.attempt_id != second.job.attempt_id
+
+
+class TestSerialKinds:
+    async def test_at_most_one_is_claimed(self, core: Core) -> None:
+        await submit(core, "serial", n=3)
+        played = await worker(core)
+        [first] = await played.claim("serial", limit=10)
+        assert await played.claim("serial", limit=10) == []
+        await first.finish()
+        assert len(await played.claim("serial", limit=10)) == 1
+
+    async def test_two_claims_at_once_get_one_between_them_and_the_rest_of_their_work(self, core: Core) -> None:
+        await submit(core, "serial", n=4)
+        await submit(core, "plain", n=4)
+        workers = [await worker(core, f"w{n}") for n in range(4)]
+        claims = await asyncio.gather(*(played.claim("serial", "plain", limit=10) for played in workers))
+        taken = [attempt.job.kind for claim in claims for attempt in claim]
+        assert sorted(taken) == ["plain"] * 4 + ["serial"]
+
+    async def test_a_submitted_one_and_a_pending_one_are_not_taken_together(self, core: Core) -> None:
+        """Both in one statement would violate the index each time: nobody would get anything, for ever."""
+        await submit(core, "serial")
+        played = await worker(core)
+        polling = await played.claim_one("serial")
+        await polling.finish("again", waiting_on="query")
+        await submit(core, "serial")
+        [other] = await submit(core, "plain")
+        for own_slots in (None, 5):
+            taken = await played.claim(limit=10, submitted_limit=own_slots)
+            kinds = sorted(attempt.job.kind for attempt in taken)
+            assert kinds == (["plain", "serial"] if own_slots is None else [])
+            if own_slots is None:
+                assert {attempt.id for attempt in taken} == {polling.id, other}
+
+    async def test_a_cleanup_of_one_counts_as_one(self, core: Core, connection: object) -> None:
+        await core.db.pool("durable").execute("UPDATE kinds SET has_cleanup = true WHERE name = 'serial'")
+        [id] = await submit(core, "serial")
+        played = await worker(core)
+        attempt = await played.claim_one("serial")
+        await core.cancel([id], actor="ann")
+        await attempt.release()
+        await submit(core, "serial", priority=1)
+        [cleanup] = await played.claim("serial")
+        assert cleanup.job.cleanup_of == id
+        assert await played.claim("serial") == []
+
+
+async def test_only_the_jobs_named_with_their_cleanups_and_follow_ups(core: Core) -> None:
+    [id] = await submit(core)
+    await submit(core, n=3)
+    played = await worker(core)
+    [attempt] = await played.claim(only=[id])
+    assert attempt.id == id
+    await attempt.finish(follow_ups=[wire.FollowUp(kind="other", payload={})])
+    [follow_up] = await played.claim(only=[id])
+    assert follow_up.job.parent_id == id
+    await follow_up.finish()
+    message = wire.Claim(session=played.session, claim_id=uuid4(), kinds=["plain", "other"], only=[id])
+    assert not (await played.link.claim(message)).open
+    assert (await read(core, id)).status == "completed"

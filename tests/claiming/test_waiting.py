@@ -1,0 +1,282 @@
+"""A waiting worker gets a new or newly due job in milliseconds, and holds no connection meanwhile.
+
+The waits here are long and the assertions wait for conditions: a wake-up that is lost makes a test time out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from paddock.jobs import wire
+from paddock.jobs.core import Core, open_core
+from paddock.jobs.kinds import Kinds
+from paddock.jobs.model import NewJob
+from paddock.metrics import Metrics
+from tests.kinds import TEST_KINDS
+from tests.playing import Attempt, PlayedWorker, submit, until, worker
+
+# Far below the sweep's period: only a wake-up can be so quick.
+SOON = 2.5
+
+
+@pytest.fixture
+async def second_core(dsn: str, core: Core) -> AsyncIterator[Core]:
+    async with open_core(dsn, Kinds(TEST_KINDS), metrics=Metrics(CollectorRegistry())) as opened:
+        # Each forgets what it knew once it listens.
+        epoch = opened.changes.epoch
+        await until(lambda: opened.changes.epoch != epoch)
+        yield opened
+
+
+async def waiting(core: Core, n: int = 1) -> None:
+    """Until n claims sleep: they have looked, found nothing, and hold no connection."""
+    await until(lambda: sum(bool(vars(w.woken)["_waiters"]) for w in core.claims._waiters.values()) >= n)
+
+
+def start(played: PlayedWorker, *kinds: str, **fields: Any) -> "asyncio.Task[list[Attempt]]":
+    return asyncio.create_task(played.claim(*kinds, wait=30, **fields))
+
+
+async def soon(task: "asyncio.Task[list[Attempt]]") -> list[Attempt]:
+    return await asyncio.wait_for(task, SOON)
+
+
+async def test_a_new_job_wakes_it(core: Core) -> None:
+    claim = start(await worker(core))
+    await waiting(core)
+    [id] = await submit(core)
+    assert [attempt.id for attempt in await soon(claim)] == [id]
+
+
+async def test_a_job_enqueued_in_a_callers_transaction_wakes_it_after_the_commit(core: Core) -> None:
+    claim = start(await worker(core))
+    await waiting(core)
+    async with core.db.transaction() as tx:
+        [id] = await core.enqueue(tx, [NewJob("plain", {})])
+        await asyncio.sleep(0.05)
+        assert not claim.done()
+    assert [attempt.id for attempt in await soon(claim)] == [id]
+
+
+async def test_a_job_that_becomes_due_while_it_waits(core: Core) -> None:
+    claim = start(await worker(core))
+    await waiting(core)
+    await submit(core, delay=timedelta(milliseconds=200))
+    assert len(await soon(claim)) == 1
+
+
+async def test_a_job_that_was_there_and_becomes_due(core: Core) -> None:
+    await submit(core, delay=timedelta(milliseconds=300))
+    assert len(await soon(start(await worker(core)))) == 1
+
+
+async def test_a_released_job(core: Core) -> None:
+    await submit(core)
+    attempt = await (await worker(core)).claim_one()
+    claim = start(await worker(core))
+    await waiting(core)
+    await attempt.release()
+    assert len(await soon(claim)) == 1
+
+
+async def test_a_job_somebody_makes_run_now(core: Core) -> None:
+    [id] = await submit(core, delay=timedelta(hours=1))
+    claim = start(await worker(core))
+    await waiting(core)
+    await core.run_now(id, actor="ann")
+    assert [attempt.id for attempt in await soon(claim)] == [id]
+
+
+async def test_a_job_retried_by_a_person(core: Core) -> None:
+    [id] = await submit(core)
+    await (await (await worker(core)).claim_one()).finish("permanent")
+    claim = start(await worker(core))
+    await waiting(core)
+    again = await core.retry(id, actor="ann")
+    assert [attempt.id for attempt in await soon(claim)] == [again.id]
+
+
+async def test_a_kind_that_is_resumed(core: Core) -> None:
+    await core.pause("plain", actor="ops")
+    await submit(core)
+    claim = start(await worker(core))
+    await waiting(core)
+    await core.resume("plain", actor="ops")
+    assert len(await soon(claim)) == 1
+
+
+async def test_a_cleanup_whose_attempt_has_stopped(core: Core) -> None:
+    [id] = await submit(core, "locking")
+    attempt = await (await worker(core)).claim_one()
+    await core.cancel([id], actor="ann")
+    claim = start(await worker(core))
+    await waiting(core)
+    await attempt.release()
+    [cleanup] = await soon(claim)
+    assert cleanup.job.cleanup_of == id
+
+
+@pytest.mark.parametrize("outcome", ["done", "again", "permanent", "transient"])
+async def test_the_next_of_a_serial_kind_when_the_one_before_ends_its_turn(core: Core, outcome: str) -> None:
+    [_, second] = await submit(core, "serial", n=2)
+    first = await (await worker(core)).claim_one("serial")
+    claim = start(await worker(core))
+    await waiting(core)
+    await first.finish(outcome, delay_seconds=3600)
+    assert [attempt.id for attempt in await soon(claim)] == [second]
+
+
+async def test_a_cancel_tells_the_waiting_worker_what_it_lost(core: Core) -> None:
+    [id] = await submit(core)
+    played = await worker(core)
+    attempt = await played.claim_one()
+    message = wire.Claim(session=played.session, claim_id=uuid4(), kinds=["plain"], wait_seconds=30)
+    claim = asyncio.create_task(played.link.claim(message))
+    await waiting(core)
+    await core.cancel([id], actor="ann")
+    answer = await asyncio.wait_for(claim, SOON)
+    assert (answer.jobs, answer.lost) == ([], [attempt.job.attempt_id])
+
+
+async def test_jobs_submitted_together_reach_several_workers(core: Core) -> None:
+    claims = [start(await worker(core, f"w{n}"), limit=1) for n in range(3)]
+    await waiting(core, 3)
+    await submit(core, n=3)
+    assert [len(await soon(claim)) for claim in claims] == [1, 1, 1]
+
+
+async def test_a_wake_up_goes_to_one_who_can_take_the_job(core: Core) -> None:
+    full = start(await worker(core, "full"), "plain", limit=5, limits={"plain": 0})
+    submitted_only = start(await worker(core, "submitted only"), "plain", limit=0, submitted_limit=5)
+    await waiting(core, 2)
+    able = start(await worker(core, "able"), "plain")
+    await waiting(core, 3)
+    await submit(core)
+    assert len(await soon(able)) == 1
+    for claim in (full, submitted_only):
+        assert not claim.done()
+        claim.cancel()
+
+
+async def test_the_wake_up_of_one_that_hung_up_goes_to_another(core: Core) -> None:
+    """It was woken, and its line is cut before it has looked."""
+    gone = start(await worker(core, "gone"))
+    await waiting(core)
+    stays = start(await worker(core, "stays"))
+    await waiting(core, 2)
+    told = core.claims.wake
+
+    def cut(wakes: Any) -> None:
+        told(wakes)
+        gone.cancel()
+
+    core.claims.wake = cut  # type: ignore[method-assign]
+    await submit(core)
+    assert len(await soon(stays)) == 1
+
+
+async def test_a_wake_up_during_the_last_look_goes_to_another(core: Core) -> None:
+    """A job commits after the snapshot of a claim that leaves with another job: who still waits must hear of it."""
+    looking, go_on = asyncio.Event(), asyncio.Event()
+    first = await worker(core, "first")
+    look = core.claims._look
+
+    async def slow(message: wire.Claim, *arguments: Any) -> wire.Claimed:
+        claimed = await look(message, *arguments)
+        if message.session == first.session and claimed.jobs:
+            looking.set()
+            await go_on.wait()
+        return claimed
+
+    core.claims._look = slow  # type: ignore[method-assign]
+    leaving = start(first)
+    await waiting(core)
+    stays = start(await worker(core, "stays"))
+    await waiting(core, 2)
+    await submit(core)
+    await looking.wait()
+    await submit(core)
+    go_on.set()
+    assert len(await soon(leaving)) == 1
+    assert len(await soon(stays)) == 1
+
+
+async def test_no_connection_is_held_while_waiting(dsn: str) -> None:
+    async with open_core(dsn, Kinds(TEST_KINDS), metrics=Metrics(CollectorRegistry()), durable=1, relaxed=1) as core:
+        claims = [start(await worker(core, f"w{n}")) for n in range(20)]
+        await waiting(core, 20)
+        [id] = await submit(core)
+        async with asyncio.timeout(SOON):
+            done, _ = await asyncio.wait(claims, return_when=asyncio.FIRST_COMPLETED)
+        assert [attempt.id for claim in done for attempt in claim.result()] == [id]
+        for claim in claims:
+            claim.cancel()
+
+
+async def test_it_is_answered_empty_when_the_control_plane_stops(core: Core) -> None:
+    claim = start(await worker(core))
+    await waiting(core)
+    core.claims.close()
+    assert await soon(claim) == []
+
+
+async def test_it_is_answered_empty_when_its_time_is_up(core: Core) -> None:
+    claim = asyncio.create_task((await worker(core)).claim(wait=0.1))
+    assert await soon(claim) == []
+    assert not core.claims._waiters
+
+
+async def test_the_same_question_again_answers_the_first_asker(core: Core) -> None:
+    """Its line broke; it must not take the job that the second asker waits for."""
+    played, claim_id = await worker(core), uuid4()
+    first = start(played, claim_id=claim_id)
+    await waiting(core)
+    second = start(played, claim_id=claim_id)
+    assert await soon(first) == []
+    [id] = await submit(core)
+    assert [attempt.id for attempt in await soon(second)] == [id]
+
+
+async def test_delayed_jobs_share_timers(core: Core) -> None:
+    claim = start(await worker(core))
+    await waiting(core)
+    await submit(core, n=500, delay=timedelta(milliseconds=400))
+    await submit(core, n=500, delay=timedelta(milliseconds=400))
+    assert len(core.claims._timers) <= 2
+    assert len(await soon(claim)) == 10
+    await until(lambda: not core.claims._timers)
+
+
+class TestAcrossReplicas:
+    async def test_a_new_job(self, core: Core, second_core: Core) -> None:
+        claim = start(await worker(second_core))
+        await waiting(second_core)
+        [id] = await submit(core)
+        assert [attempt.id for attempt in await soon(claim)] == [id]
+
+    async def test_a_job_behind_the_others_cursor(self, core: Core, second_core: Core) -> None:
+        played = await worker(second_core)
+        async with core.db.transaction() as tx:
+            # Due when its transaction began, committed long after that.
+            [late] = await core.enqueue(tx, [NewJob("plain", {})])
+            await asyncio.sleep(0.2)
+            await submit(second_core)
+            await played.claim_one()
+            assert second_core.claims._cursors
+            claim = start(played)
+            await waiting(second_core)
+        assert [attempt.id for attempt in await soon(claim)] == [late]
+
+    async def test_a_cancel(self, core: Core, second_core: Core) -> None:
+        [id] = await submit(core)
+        played = await worker(second_core)
+        attempt = await played.claim_one()
+        message = wire.Claim(session=played.session, claim_id=uuid4(), kinds=["plain"], wait_seconds=30)
+        claim = asyncio.create_task(played.link.claim(message))
+        await waiting(second_core)
+        await core.cancel([id], actor="ann")
+        assert (await asyncio.wait_for(claim, SOON)).lost == [attempt.job.attempt_id]
