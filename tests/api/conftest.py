@@ -118,6 +118,7 @@ async def stranger(clients: Clients) -> httpx2.AsyncClient:
 async def serving(app: FastAPI) -> AsyncIterator[tuple[Server, str]]:
     """The app behind a real socket, for what a transport in memory cannot show: streams, hang-ups, shutdown."""
     bound = listen("127.0.0.1", 0)
+    bound.listen()  # who comes before the server is ready waits
     server = Server(app)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
