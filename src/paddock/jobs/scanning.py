@@ -170,10 +170,8 @@ def _source_text(source: str, order: Order) -> str:
     parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
     if form in ("along_key", "along_statuses"):
         key, value = rest.split(" ")
-        below, above = (f"(j.{key}, j.id) < ({value}, $2)", f"j.{key} >= {value}")
-        if order == "ASC":
-            below, above = (f"j.{key} <= {value}", f"(j.{key}, j.id) > ({value}, $1)")
-        return _filled(form, key=key, key_bound=f"{below} AND {above}", **parts)
+        key_bound = f"(j.{key}, j.id) < ({value}, $2)" if order == "DESC" else f"(j.{key}, j.id) > ({value}, $1)"
+        return _filled(form, key=key, value=value, key_bound=key_bound, **parts)
     return _filled(form, guard=rest, **parts)
 
 

@@ -78,13 +78,17 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
 -- Walks an index on ({key}, id) within one value of its key. Not `key = value`: for a value that it takes for frequent
 -- the planner would rather walk the primary key and filter, and read the whole table for one that is rare.
 -- The row comparison is a bound of the index, and the order by both columns is one that no other index has.
-(SELECT {columns} FROM {table} j WHERE {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step})
+-- Where the value ends is seen only afterwards: with a bound on that side too it would expect few rows, and read them all.
+(SELECT * FROM (SELECT {columns} FROM {table} j
+    WHERE j.{key} IS NOT NULL AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
+ WHERE j.{key} = {value})
 
 -- name: along_statuses (relaxed)
 -- The same for each unhappy status.
 (SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
     SELECT {columns} FROM {table} j
-    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.status {order}, j.id {order} LIMIT {step}) h)
+    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.status {order}, j.id {order} LIMIT {step}) h
+ WHERE h.status = u.status)
 
 -- name: among (relaxed)
 -- Reads a small set whole (the jobs of one group, those that run now) and puts it in order.
