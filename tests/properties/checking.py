@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.properties.kinds import BY_NAME
-from tests.properties.model import Model, cleanup_wanted, recounted
+from tests.properties.model import Model, cleanup_wanted, everything, recounted
 from tests.properties.rows import Live, Snapshot
 
 CLOSE = timedelta(milliseconds=1)
@@ -95,7 +95,7 @@ def check_invariants(model: Model, snapshot: Snapshot) -> None:
     assert told == len(snapshot.deliveries)
     known_jobs = snapshot.live.keys() | ended.keys()
     assert snapshot.deliveries <= known_jobs, "I6: a delivery without its job"
-    deliveries = {row.id for row in [*live, *ended.values()] if row.kind == "webhook" and row.retry_of is None}
+    deliveries = {row.id for row in everything(snapshot.live, ended) if row.kind == "webhook" and row.retry_of is None}
     assert snapshot.deliveries == deliveries, "I6: a delivery of no event"
     for type, subject, _ in snapshot.events:
         if type.startswith("job."):
@@ -111,7 +111,7 @@ def _check_groups(snapshot: Snapshot) -> None:
 
 
 def _check_cleanups(snapshot: Snapshot) -> None:
-    cleanups = [row.cleanup_of for row in [*snapshot.live.values(), *snapshot.ended.values()] if row.cleanup_of]
+    cleanups = [row.cleanup_of for row in everything(snapshot.live, snapshot.ended) if row.cleanup_of]
     assert len(cleanups) == len(set(cleanups)), "a job is cleaned up twice"
     wanted = {old.id for old in snapshot.ended.values() if cleanup_wanted(old)}
     assert set(cleanups) == wanted, "a cleanup too many or missing"

@@ -1,5 +1,8 @@
 """Random schedules of everything that can happen to jobs, as a state machine of hypothesis."""
 
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
@@ -18,10 +21,23 @@ PICK = st.integers(0, 1_000)
 # The last ones are taken most: what was done long ago seldom matters to what happens next.
 RECENT = 12
 OUTCOMES = ("done", "again", "transient", "permanent")
+WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "anyone"])
 
 
-def have(what: str) -> "precondition":  # type: ignore[valid-type]
-    return precondition(lambda self: bool(getattr(self.play, what)))
+def have_attempts(machine: "Paddock") -> bool:
+    return bool(machine.play.attempts)
+
+
+def have_groups(machine: "Paddock") -> bool:
+    return bool(machine.play.model.groups)
+
+
+def have_ended(machine: "Paddock") -> bool:
+    return bool(machine.play.model.ended)
+
+
+def have_live(machine: "Paddock") -> bool:
+    return bool(machine.play.model.live)
 
 
 class Paddock(RuleBasedStateMachine):
@@ -36,8 +52,8 @@ class Paddock(RuleBasedStateMachine):
     async def register_one(self) -> None:
         await self.play.register()
 
-    def run(self, work: object) -> None:
-        self.world.run(self.play.step(work))  # type: ignore[arg-type]
+    def run(self, work: Awaitable[None]) -> None:
+        self.world.run(self.play.step(work))
 
     def teardown(self) -> None:
         if hasattr(self, "play"):
@@ -55,6 +71,15 @@ class Paddock(RuleBasedStateMachine):
         holding = [held for held in self.play.attempts if held.id in live and live[held.id].attempt_id == held.attempt]
         return holding[-1 - pick % len(holding)] if holding else self.attempt(pick)
 
+    def superseded(self, pick: int) -> Held:
+        """One that another attempt of its job came after, if there is one."""
+        last = {held.id: held for held in self.play.attempts}
+        late = [held for held in self.play.attempts if last[held.id] is not held][-RECENT:]
+        return late[-1 - pick % len(late)] if late else self.attempt(pick)
+
+    def one(self, who: str, pick: int) -> Held:
+        return {"holder": self.holder, "superseded": self.superseded, "anyone": self.attempt}[who](pick)
+
     def session(self, pick: int) -> UUID:
         recent = self.play.sessions[-4:]
         return recent[-1 - pick % len(recent)]
@@ -70,7 +95,12 @@ class Paddock(RuleBasedStateMachine):
     # People.
 
     @rule(
-        kind=KIND, owner=OWNERS, n=st.integers(1, 3), priority=st.integers(1, 4), lock=LOCK, delay=st.sampled_from([0, 0, 0, 40])
+        kind=KIND,
+        owner=OWNERS,
+        n=st.integers(1, 3),
+        priority=st.integers(1, 4),
+        lock=LOCK,
+        delay=st.sampled_from([0, 0, 0, 40]),
     )
     def submit(self, kind: str, owner: str, n: int, priority: int, lock: str | None, delay: int) -> None:
         self.run(self.play.submit([new_job(kind, owner, priority, lock, delay) for _ in range(n)]))
@@ -84,30 +114,30 @@ class Paddock(RuleBasedStateMachine):
         jobs = [new_job(kind, "ann", 3, None, 0) for kind in kinds]
         self.run(self.play.make_group(jobs, sealed=sealed, final=final))
 
-    @precondition(lambda self: self.play.model.groups)
+    @precondition(have_groups)
     @rule(pick=PICK, kind=KIND, lock=LOCK)
     def submit_to_group(self, pick: int, kind: str, lock: str | None) -> None:
         job = NewJob(kind, {"lock": lock}, owner="ann", group_id=self.group(pick))
         self.run(self.play.submit([job]))
 
-    @precondition(lambda self: self.play.model.groups)
+    @precondition(have_groups)
     @rule(pick=PICK)
     def seal(self, pick: int) -> None:
         self.run(self.play.seal(self.group(pick)))
 
-    @precondition(lambda self: self.play.model.live)
+    @precondition(have_live)
     @rule(picks=st.lists(PICK, min_size=1, max_size=3))
     def cancel(self, picks: list[int]) -> None:
         live = list(self.play.model.live)
         self.run(self.play.cancel([live[pick % len(live)] for pick in picks]))
 
-    @precondition(lambda self: self.play.model.ended)
+    @precondition(have_ended)
     @rule(pick=PICK)
     def retry(self, pick: int) -> None:
         ended = list(self.play.model.ended)
         self.run(self.play.retry(ended[-1 - pick % len(ended)]))
 
-    @precondition(lambda self: self.play.model.live or self.play.model.ended)
+    @precondition(lambda self: have_live(self) or have_ended(self))
     @rule(pick=PICK)
     def run_now(self, pick: int) -> None:
         self.run(self.play.run_now(self.job(pick)))
@@ -157,24 +187,25 @@ class Paddock(RuleBasedStateMachine):
         self.play.claims.append(asked)
         self.run(self.play.claim(asked, answer_lost=lost))
 
-    @have("claims")
+    @precondition(lambda self: bool(self.play.claims))
     @rule(pick=PICK)
     def claim_again(self, pick: int) -> None:
         recent = self.play.claims[-4:]
         self.run(self.play.claim(recent[-1 - pick % len(recent)]))
 
-    @have("attempts")
-    @rule(pick=PICK, saved=st.sampled_from([{"n": 1}, {"n": 2}, {"n": 3, "m": 1}, "not an object"]))
-    def save(self, pick: int, saved: dict[str, int] | str) -> None:
-        self.run(self.play.save(self.holder(pick), saved))
+    @precondition(have_attempts)
+    @rule(who=WHO, pick=PICK, saved=st.sampled_from([{"n": 1}, {"n": 2}, {"n": 3, "m": 1}, "not an object"]))
+    def save(self, who: str, pick: int, saved: dict[str, int] | str) -> None:
+        self.run(self.play.save(self.one(who, pick), saved))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(pick=PICK)
-    def save_late(self, pick: int) -> None:
-        self.run(self.play.save_together(self.all_attempts_of(self.attempt(pick)), {"late": 1}))
+    def save_by_all_attempts_of_one_job(self, pick: int) -> None:
+        self.run(self.play.save_together(self.all_attempts_of(self.superseded(pick)), {"late": 1}))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(
+        who=WHO,
         pick=PICK,
         outcome=st.sampled_from(OUTCOMES),
         delay=st.sampled_from([None, None, 0, 50]),
@@ -185,6 +216,7 @@ class Paddock(RuleBasedStateMachine):
     )
     def finish(
         self,
+        who: str,
         pick: int,
         outcome: str,
         delay: float | None,
@@ -193,13 +225,14 @@ class Paddock(RuleBasedStateMachine):
         budget: str,
         unclassified: bool,
     ) -> None:
-        fields = {
+        of_outcome: dict[str, dict[str, Any]] = {
             "again": {"delay_seconds": delay, "waiting_on": waiting_on, "saved": saved},
             "transient": {"delay_seconds": delay, "budget": budget, "unclassified": unclassified},
-        }.get(outcome, {})
-        self.run(self.play.finish([finish_item(self.holder(pick), outcome, **fields)]))
+        }
+        fields = of_outcome.get(outcome, {})
+        self.run(self.play.finish([finish_item(self.one(who, pick), outcome, **fields)]))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(pick=PICK, kind=KIND, lock=LOCK, event=st.booleans(), follow_ups=st.integers(0, 1))
     def done_with_more(self, pick: int, kind: str, lock: str | None, event: bool, follow_ups: int) -> None:
         held = self.holder(pick)
@@ -211,37 +244,37 @@ class Paddock(RuleBasedStateMachine):
         )
         self.run(self.play.finish([item]))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(pick=PICK)
     def finish_invalid(self, pick: int) -> None:
         self.run(self.play.finish([finish_item(self.holder(pick), "done", result=INVALID)]))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))
     def finish_together(self, picks: list[tuple[int, str]]) -> None:
         items = {(held := self.attempt(pick)).attempt: finish_item(held, outcome) for pick, outcome in picks}
         self.run(self.play.finish(list(items.values())))
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(pick=PICK, outcome=st.sampled_from(OUTCOMES))
     def finish_all_attempts_of_one_job(self, pick: int, outcome: str) -> None:
         """One worker may well hold a dead attempt's finish and the living one's, and send them together."""
-        several = self.all_attempts_of(self.attempt(pick))
+        several = self.all_attempts_of(self.superseded(pick))
         self.run(self.play.finish([finish_item(held, outcome) for held in several]))
 
     def all_attempts_of(self, one: Held) -> list[Held]:
         return [held for held in self.play.attempts if held.id == one.id]
 
-    @have("writes")
+    @precondition(lambda self: bool(self.play.writes))
     @rule(pick=PICK)
     def write_again(self, pick: int) -> None:
         recent = self.play.writes[-6:]
         self.run(recent[-1 - pick % len(recent)]())
 
-    @have("attempts")
-    @rule(pick=PICK, delay=st.sampled_from([0, 5]))
-    def release(self, pick: int, delay: float) -> None:
-        self.run(self.play.release(self.attempt(pick), delay))
+    @precondition(have_attempts)
+    @rule(who=WHO, pick=PICK, delay=st.sampled_from([0, 5]))
+    def release(self, who: str, pick: int, delay: float) -> None:
+        self.run(self.play.release(self.one(who, pick), delay))
 
     @rule(pick=PICK, omit=st.sampled_from([0, 0, 1, 2, 0xFF]), dying=st.sampled_from([False, False, False, True]))
     def beat(self, pick: int, omit: int, dying: bool) -> None:
@@ -265,25 +298,25 @@ class Paddock(RuleBasedStateMachine):
     def keep_timeouts(self) -> None:
         self.run(self.play.keep_timeouts())
 
-    @precondition(lambda self: self.play.model.groups)
+    @precondition(have_groups)
     @rule()
     def repeat_hooks(self) -> None:
         self.run(self.play.repeat_hooks())
 
     # Races.
 
-    @have("attempts")
+    @precondition(have_attempts)
     @rule(
         picks=st.lists(PICK, min_size=1, max_size=3),
-        outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=3, max_size=3),
+        outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=4, max_size=4),
         others=st.sets(st.sampled_from(["cancel", "release", "rescue", "rescue", "claim", "timeouts"]), max_size=3),
     )
     def race_to_end(self, picks: list[int], outcomes: list[str], others: set[str]) -> None:
         play, several = self.play, {(held := self.holder(pick)).attempt: held for pick in picks}
+        several |= {(held := self.superseded(picks[0])).attempt: held}
         raced = [play.raced_finish(held, outcome) for held, outcome in zip(several.values(), outcomes, strict=False)]
         first = next(iter(several.values()))
-        for other in sorted(others):
-            raced.append(self._other(other, first))
+        raced += [self._other(other, first) for other in sorted(others)]
         self.run(play.race(raced))
 
     def _other(self, what: str, held: Held) -> Raced:
@@ -305,13 +338,13 @@ class Paddock(RuleBasedStateMachine):
     def race_to_claim(self, n: int) -> None:
         self.run(self.play.race([self.play.raced_claim(self.session(m)) for m in range(n)]))
 
-    @precondition(lambda self: self.play.model.ended)
+    @precondition(have_ended)
     @rule(pick=PICK, n=st.integers(2, 3))
     def race_to_retry(self, pick: int, n: int) -> None:
         ended = list(self.play.model.ended)
         self.run(self.play.race([self.play.raced_retry(ended[-1 - pick % len(ended)]) for _ in range(n)]))
 
-    @precondition(lambda self: self.play.model.groups)
+    @precondition(have_groups)
     @rule(pick=PICK, outcome=st.sampled_from(["done", "permanent"]))
     def race_to_end_a_group(self, pick: int, outcome: str) -> None:
         play, group = self.play, self.group(pick)
@@ -322,7 +355,5 @@ class Paddock(RuleBasedStateMachine):
 
 
 def new_job(kind: str, owner: str, priority: int, lock: str | None, delay: float) -> NewJob:
-    from datetime import timedelta
-
     lock = lock if BY_NAME[kind].lock_key is not None else None
     return NewJob(kind, {"lock": lock}, owner=owner, priority=priority, delay=timedelta(seconds=delay))

@@ -6,7 +6,7 @@ deliveries, follow-ups) wait in `fresh` until the comparison finds their like.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -118,7 +118,7 @@ class Model:
             return "not_finished" if id in self.live else "not_found"
         if old.cleanup_of is not None:
             return "not_retriable"
-        if any(row.retry_of == id for row in [*self.live.values(), *self.ended.values()]):
+        if any(row.retry_of == id for row in everything(self.live, self.ended)):
             return "already_retried"
         if old.group_id is not None and self.groups[old.group_id].final:
             return "group_finished"
@@ -488,6 +488,11 @@ class Model:
             self.sessions[id].expires_at = expires_at
 
 
+def everything(live: Mapping[UUID, Live], ended: Mapping[UUID, Ended]) -> Iterator[Live | Ended]:
+    yield from live.values()
+    yield from ended.values()
+
+
 def lock_of(job: NewJob) -> str | None:
     kind: Kind = BY_NAME[job.kind]
     return None if kind.lock_key is None else kind.lock_key(Anything.model_validate(job.payload))
@@ -510,9 +515,10 @@ def canonical(saved: dict[str, int]) -> str:
 
 def recounted(snapshot: Snapshot) -> dict[UUID, tuple[int, int, int, int]]:
     """Per group what its counters must say, from its current jobs: the last of each retry chain."""
-    retried = {row.retry_of for row in [*snapshot.live.values(), *snapshot.ended.values()]}
+    known = list(everything(snapshot.live, snapshot.ended))
+    retried = {row.retry_of for row in known}
     counts: dict[UUID, Counter[str]] = {id: Counter() for id in snapshot.groups}
-    for row in [*snapshot.live.values(), *snapshot.ended.values()]:
+    for row in known:
         if row.group_id is not None and row.id not in retried:
             counts[row.group_id][row.status if isinstance(row, Ended) else "open"] += 1
     return {id: (c["open"], c["failed"], c["cancelled"], c.total()) for id, c in counts.items()}

@@ -128,7 +128,9 @@ async def read_snapshot(connection: "asyncpg.Connection[asyncpg.Record]") -> Sna
         ended={row.id: row for row in ended},
         ends=len(ended),
         groups={row["id"]: GroupRow(**dict(row)) for row in await connection.fetch(GROUPS)},
-        sessions={row["id"]: row["expires_at"] for row in await connection.fetch("SELECT id, expires_at FROM sessions")},
+        sessions={
+            row["id"]: row["expires_at"] for row in await connection.fetch("SELECT id, expires_at FROM sessions")
+        },
         events=sorted((row["type"], row["subject"], tuple(row["told"])) for row in await connection.fetch(EVENTS)),
         deliveries={row["job_id"] for row in await connection.fetch("SELECT job_id FROM deliveries")},
         end_hooks=[tuple(row) for row in await connection.fetch("SELECT * FROM test_end_hooks ORDER BY 1, 2")],

@@ -46,15 +46,14 @@ def test_invariants_hold_after_every_step(world: World) -> None:
     while world.steps < STEPS:
         print(f"PADDOCK_SEED={number} (after {world.steps:,} steps, {time.monotonic() - began:.0f} s)", flush=True)
         machine = seed(number)(type("Paddock", (Paddock,), {"world": world}))
-        run_state_machine_as_test(machine, settings=_settings())
+        run_state_machine_as_test(machine, settings=_settings(STEPS - world.steps))
         number += 1
     print(f"{world.steps:,} steps in {time.monotonic() - began:.0f} s")
 
 
-def _settings() -> settings:
-    runs = min(RUNS_PER_SEED, max(1, STEPS // STEPS_PER_RUN))
+def _settings(steps: int) -> settings:
     return settings(
-        max_examples=runs,
+        max_examples=min(RUNS_PER_SEED, -(-steps // STEPS_PER_RUN)),
         stateful_step_count=STEPS_PER_RUN,
         deadline=None,
         database=None,

@@ -1,10 +1,11 @@
 """One database, its clock and two replicas of the core, used by every run of the machine after it was swept clean."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 import asyncpg
 from prometheus_client import CollectorRegistry
@@ -13,7 +14,7 @@ from paddock.db.pool import open_database
 from paddock.jobs.claiming import Claims
 from paddock.jobs.core import Core, CoreSettings, declare_kinds
 from paddock.jobs.kinds import Kinds
-from paddock.jobs.model import JobId, SessionId
+from paddock.jobs.model import JobId
 from paddock.jobs.wakeups import Notifier, Wake
 from paddock.metrics import Metrics
 from tests.conftest import DatabaseClock, Server, take_clock
@@ -51,8 +52,8 @@ class Relay(Notifier):
     def wake(self, wakes: Iterable[Wake]) -> None:
         self.peer.claims.wake(list(wakes))
 
-    def cancelled(self, sessions: Iterable[SessionId]) -> None:
-        self.peer.claims.cancelled({session: [] for session in sessions})
+    def cancelled(self, sessions: Mapping[UUID, Sequence[UUID]]) -> None:
+        self.peer.claims.cancelled(sessions)
 
     def changed(self, ids: Iterable[JobId]) -> None:
         pass
@@ -65,7 +66,7 @@ class World:
         self._opened = AsyncExitStack()
         self.cores: list[Core] = []
         self.steps = 0
-        self.connection: "asyncpg.Connection[asyncpg.Record]"
+        self.connection: asyncpg.Connection[asyncpg.Record]
         self.clock: DatabaseClock
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
