@@ -1,5 +1,7 @@
 """`q` is the beginning of an id or a part of an error's text; nothing in it is a pattern."""
 
+from dataclasses import fields
+
 import pytest
 
 from paddock.db.pool import Database
@@ -64,3 +66,11 @@ def test_a_filter_survives_json() -> None:
     assert Filter(since=asked.since).empty
     with pytest.raises(Refused, match="no filter 'colour'"):
         Filter.from_json({"colour": "red"})
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Filter)])
+@pytest.mark.parametrize("value", [5, [5], {"a": 1}, "\0", [None], ["x"]])
+def test_a_value_that_does_not_fit_is_refused(field: str, value: object) -> None:
+    with pytest.raises(Refused) as refused:
+        Filter.from_json({field: value})
+    assert refused.value.status == 422

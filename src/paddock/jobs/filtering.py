@@ -88,9 +88,10 @@ class Filter:
             text = getattr(self, name)
             if text is not None:
                 _check_text(name, text)
-        for status in self.statuses:
+        asked = () if self.status is None else self.status if isinstance(self.status, tuple) else (self.status,)
+        for status in asked:
             if status not in STATUSES:
-                raise _refused("status", f"There is no status '{status[:50]}'; there are {', '.join(STATUSES)}.")
+                raise _refused("status", f"There is no status '{str(status)[:50]}'; there are {', '.join(STATUSES)}.")
         if self.ids is not None and len(self.ids) > MOST_IDS:
             raise _refused("ids", f"At most {MOST_IDS:,} ids go into one filter.")
         for name in ("since", "until"):
@@ -114,16 +115,19 @@ class Filter:
         values = dict(content)
         try:
             for name in ("since", "until"):
-                if isinstance(values.get(name), str):
+                if values.get(name) is not None:
                     values[name] = datetime.fromisoformat(values[name])
-            if isinstance(values.get("group"), str):
+            if values.get("group") is not None:
                 values["group"] = UUID(values["group"])
             if values.get("ids") is not None:
-                values["ids"] = tuple(JobId(UUID(str(text))) for text in values["ids"])
-        except ValueError as problem:
+                values["ids"] = tuple(JobId(UUID(text)) for text in values["ids"])
+            if isinstance(values.get("status"), list):
+                values["status"] = tuple(values["status"])
+            for name in ("include_housekeeping", "include_cleanups"):
+                if not isinstance(values.get(name, True), bool):
+                    raise ValueError(f"`{name}` is true or false")
+        except (ValueError, TypeError, AttributeError) as problem:
             raise _refused("filter", f"The filter has a value that does not fit: {problem}.") from None
-        if isinstance(values.get("status"), list):
-            values["status"] = tuple(values["status"])
         return cls(**values).checked()
 
 
