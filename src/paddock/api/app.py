@@ -124,6 +124,14 @@ def _bare_app(plane: Plane, host: str | None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        # FastAPI's own spans and logs would carry exceptions as they are, secrets included; `edge` has ours.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.state.plane = plane
     app.add_middleware(Edge, config=plane.config, metrics=plane.metrics, host=host)

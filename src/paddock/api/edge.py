@@ -14,6 +14,7 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from paddock import tracing
 from paddock.api.bodies import too_large
 from paddock.api.errors import ApiError, error_response, unexpected
 from paddock.config import Config
@@ -69,11 +70,21 @@ class _Exchange:
         started = time.perf_counter()
         tokens = structlog.contextvars.bind_contextvars(request_id=self.request_id)
         try:
-            await self._answer()
+            await (self._answer() if self.internal else self._traced())
         finally:
             structlog.contextvars.reset_contextvars(**tokens)
-            route = getattr(self.scope.get("route"), "path", "unmatched")
+            route = self._route()
             self.edge.metrics.answered(route, self.scope["method"], self.status or 499, time.perf_counter() - started)
+
+    def _route(self) -> str:
+        """The template, once one matched: what was asked for itself would be a label for each job."""
+        return getattr(self.scope.get("route"), "path", "unmatched")
+
+    async def _traced(self) -> None:
+        """A worker's calls are no trace of their own: a job's trace goes on in its handler."""
+        with tracing.span(f"http {self.scope['method']}", parent=self.headers.get("traceparent")) as span:
+            await self._answer()
+            span.set(route=self._route(), status=self.status, request_id=self.request_id)
 
     async def _answer(self) -> None:
         try:
