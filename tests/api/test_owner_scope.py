@@ -118,6 +118,10 @@ async def test_events_and_their_deliveries_belong_to_their_owner(
 
     [event] = (await ada.get("/api/events")).json()["data"]
     assert (await bob.get("/api/events")).json()["data"] == []
+    assert (await bob.get("/api/events?subject=thing:1")).json()["data"] == []
+    for query in ("?subject=thing:1", "?type=thing.happened", "?type=thing.happened&subject=thing:1"):
+        for client in (ada, grace):
+            assert len((await client.get(f"/api/events{query}")).json()["data"]) == 1, query
     for method, path in (("GET", ""), ("GET", "/deliveries"), ("POST", "/redeliver")):
         assert (await bob.request(method, f"/api/events/{event['id']}{path}")).status_code == 404
     told = (await ada.get(f"/api/events/{event['id']}/deliveries")).json()["data"]

@@ -115,3 +115,18 @@ async def test_an_engine_role_outside_the_token_is_refused(clients: Clients) -> 
 
     assert granted.json()["data"]["role"] == "finance"
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "engine_role_not_allowed")
+
+
+async def test_a_retry_needs_the_engine_role_again(clients: Clients) -> None:
+    await clients.token("dora", "analyst", engine_roles=["finance"])
+    dora, grace = await clients("dora"), await clients("grace")
+    made = await dora.post("/api/jobs", json={"kind": "plain"}, headers={"X-Use-Case-Id": "finance"})
+    own = made.headers["location"]
+    await dora.post(f"{own}/cancel")
+    await clients.token("dora", "analyst", engine_roles=["people"])
+    clients.opened.pop("dora")
+
+    refused = await (await clients("dora")).post(f"{own}/retry")
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "engine_role_not_allowed")
+    assert (await grace.post(f"{own}/retry")).status_code == 202

@@ -16,6 +16,7 @@ from paddock.jobs.acting import audit
 from paddock.jobs.core import Core
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Refused
+from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Job, JobId, NewJob
 
 SQL = statements("paddock.api.sql", "facts.sql")
@@ -27,7 +28,14 @@ TEST_EVENT = "webhook.test"
 async def events_page(
     db: Database, scope: str | None, *, before: UUID | None, subject: str | None, type: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    return [_event(row) for row in await db.fetch(SQL["events_page"], scope, before, subject, type, limit)]
+    common = (before or GREATEST_ID, type, limit)
+    if subject is not None:
+        rows = await db.fetch(SQL["events_of_subject"], *common, subject, scope)
+    elif scope is not None:
+        rows = await db.fetch(SQL["events_of_owner"], *common, scope)
+    else:
+        rows = await db.fetch(SQL["events_page"], *common)
+    return [_event(row) for row in rows]
 
 
 async def event(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:

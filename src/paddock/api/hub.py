@@ -28,6 +28,7 @@ from paddock.metrics import Metrics
 
 STATES_SECONDS = 0.05
 BATCH_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 5.0
 MOST_IN_BATCH = 500
 # So many changed jobs are not worth reading: whoever watches everything loads its page again.
 MOST_READ = 2_000
@@ -209,7 +210,8 @@ class Hub:
                         log.warning("stream could not read changed jobs", error=f"{type(problem).__name__}: {problem}")
                         self._reset_all(channel)
                 # A storm of changes costs at most a fifth of this process.
-                await asyncio.sleep(max(channel.seconds, 4 * (time.monotonic() - began)))
+                took = time.monotonic() - began
+                await asyncio.sleep(max(channel.seconds, min(4 * took, LONGEST_PAUSE_SECONDS)))
 
     async def _tell(self, channel: _Channel, changed: Changed) -> None:
         place = f"{self._core.changes.epoch}:{changed.position}"

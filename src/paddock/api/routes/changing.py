@@ -17,6 +17,7 @@ from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.jobs import split, visible_job
+from paddock.api.routes.submitting import check_engine_role
 from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.filtering import Filter
@@ -154,6 +155,8 @@ async def retry_job(
     job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None, key: KeyHeader = None
 ) -> Response:
     job = await visible_job(plane, caller, job_id)
+    if not caller.operator:
+        check_engine_role(caller, job.role)  # it may have been taken from them since
     reason = None if body is None else body.reason
     idempotency = key_of(caller, f"POST /api/jobs/{job.id}/retry", key, reason)
 

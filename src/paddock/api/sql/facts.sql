@@ -1,10 +1,18 @@
 -- name: events_page (relaxed)
+-- Three statements, each along its own index: with one for all cases an owner of few events would walk everybody's.
 SELECT id, type, subject, version, owner, data, at FROM events
-WHERE ($1::text IS NULL OR owner = $1)
-  AND ($2::uuid IS NULL OR id < $2)
-  AND ($3::text IS NULL OR subject = $3)
-  AND ($4::text IS NULL OR type = $4)
-ORDER BY id DESC LIMIT $5;
+WHERE id < $1 AND ($2::text IS NULL OR type = $2)
+ORDER BY id DESC LIMIT $3;
+
+-- name: events_of_owner (relaxed)
+SELECT id, type, subject, version, owner, data, at FROM events
+WHERE owner = $4 AND id < $1 AND ($2::text IS NULL OR type = $2)
+ORDER BY id DESC LIMIT $3;
+
+-- name: events_of_subject (relaxed)
+SELECT id, type, subject, version, owner, data, at FROM events
+WHERE subject = $4 AND id < $1 AND ($2::text IS NULL OR type = $2) AND ($5::text IS NULL OR owner = $5)
+ORDER BY id DESC LIMIT $3;
 
 -- name: event (relaxed)
 SELECT id, type, subject, version, owner, data, at FROM events WHERE id = $1;
