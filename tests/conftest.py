@@ -4,6 +4,7 @@ Emptying a database takes milliseconds, copying the template about a second: a d
 as it looks like the template again once it is emptied."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -83,7 +84,11 @@ class Server:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         # Nothing here is meant to survive the machine: commits still wait for their WAL, only the disk does not.
         settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
-        async with embedded_postgres(self.folder / "data", settings=settings) as server:
+        # Another version: PADDOCK_TEST_PG_BIN=/usr/lib/postgresql/15/bin scripts/test
+        pg_bin = os.environ.get("PADDOCK_TEST_PG_BIN")
+        async with embedded_postgres(
+            self.folder / "data", pg_bin=Path(pg_bin) if pg_bin else None, settings=settings
+        ) as server:
             self.dsn = server.dsn
             await migrate(await self.create_database("paddock_template"))
             self._ready.set()

@@ -78,8 +78,8 @@ async def worker(core: Core, name: str = "worker") -> PlayedWorker:
 
 
 async def submit(core: Core, kind: str = "plain", n: int = 1, **fields: Any) -> list[JobId]:
-    payload = fields.pop("payload", {})
-    submitted = await core.submit([NewJob(kind, payload, owner=fields.pop("owner", "ann"), **fields) for _ in range(n)])
+    payload, owner = fields.pop("payload", {}), fields.pop("owner", "ann")
+    submitted = await core.submit([NewJob(kind, payload, owner=owner, **fields) for _ in range(n)])
     return [job.id for job in submitted.jobs]
 
 
