@@ -25,11 +25,11 @@ WRITES = re.compile(r"\b(INSERT INTO|DELETE FROM|(?<!FOR )(?<!DO )UPDATE \w+( \w
 
 
 def named() -> list[Statement]:
-    found = []
+    found: list[Statement] = []
     for package in ("paddock.jobs.sql", "paddock.api.sql"):
         for item in sorted(files(package).iterdir(), key=lambda item: item.name):
             if item.name.endswith(".sql") and item.name not in PARTS:
-                found += statements(package, item.name).values()
+                found.extend(statements(package, item.name).values())
     return [statement for statement in found if "{" not in statement.sql]
 
 
