@@ -53,20 +53,23 @@ async def _emit(core: "Core", tx: Transaction, events: Sequence[OwnedEvent], hea
         [orjson.dumps(item.event.data).decode() for item in events],
     )
     rows.sort(key=lambda row: row["id"])
-    await _deliver(core, tx, [(rows[places[row["n"] - 1]], row["id"]) for row in heard])
+    await _deliver(core, tx, [(rows[places[row["n"] - 1]], row) for row in heard])
 
 
-async def _deliver(core: "Core", tx: Transaction, told: Sequence[tuple[asyncpg.Record, object]]) -> None:
+async def _deliver(core: "Core", tx: Transaction, told: Sequence[tuple[asyncpg.Record, asyncpg.Record]]) -> None:
+    """A delivery belongs to who subscribed: whoever made the event may not learn who listens."""
     # A batch of ends times its subscribers may be more than one submission takes; refusing it would undo the ends.
     for start in range(0, len(told), enqueueing.MAX_BATCH):
         some = told[start : start + enqueueing.MAX_BATCH]
         jobs = [
-            NewJob(DELIVERY_KIND, {"event_id": str(event["id"]), "webhook_id": str(webhook)}, owner=event["owner"])
+            NewJob(
+                DELIVERY_KIND, {"event_id": str(event["id"]), "webhook_id": str(webhook["id"])}, owner=webhook["owner"]
+            )
             for event, webhook in some
         ]
         ids = await enqueueing.enqueue(core, tx, jobs)
         await tx.execute(
-            SQL["insert_deliveries"], [event["id"] for event, _ in some], [webhook for _, webhook in some], ids
+            SQL["insert_deliveries"], [event["id"] for event, _ in some], [webhook["id"] for _, webhook in some], ids
         )
 
 

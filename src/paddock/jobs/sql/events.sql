@@ -6,7 +6,7 @@ RETURNING id, type, owner;
 
 -- name: listeners (durable)
 -- Who is to be told: '*' hears all, 'job.*' all of job.
-SELECT i.n, w.id FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS i(type, owner, n)
+SELECT i.n, w.id, w.owner FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS i(type, owner, n)
 JOIN webhooks w ON w.active AND (w.all_owners OR w.owner = i.owner)
 WHERE w.types && ARRAY['*', i.type, split_part(i.type, '.', 1) || '.*'];
 
