@@ -88,7 +88,7 @@ async def test_health_ready_and_metrics(plane: Plane, outside: Outside) -> None:
         async with client.get(f"{outside.health}/ready") as answer:
             assert answer.status == 200
         async with client.get(f"{outside.health}/metrics") as answer:
-            assert 'paddock_claims_total{kind="noop"} 1.0' in await answer.text()
+            assert 'paddock_handler_seconds_count{kind="noop",outcome="done"} 1.0' in await answer.text()
 
 
 async def test_a_worker_whose_lease_ended_is_not_ready(plane: Plane, outside: Outside) -> None:

@@ -222,6 +222,7 @@ async def test_a_turn_that_saves_nothing_has_stalled(plane: Plane, start: Start)
     assert job.outcomes[0].error.code == "stalled"
 
 
+@pytest.mark.slow
 async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start: Start) -> None:
     job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5})
     start()

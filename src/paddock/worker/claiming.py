@@ -12,7 +12,6 @@ from paddock.clock import Clock
 from paddock.jobs import wire
 from paddock.jobs.link import Link, LinkRefused, SessionUnknown
 from paddock.jobs.model import Verdict
-from paddock.metrics import Metrics, count_all
 from paddock.worker.holding import Holding
 from paddock.worker.line import Line
 from paddock.worker.session import Session
@@ -39,7 +38,6 @@ class Claims:
         holding: Holding,
         settings: Settings,
         clock: Clock,
-        metrics: Metrics,
     ) -> None:
         self._link = link
         self._line = line
@@ -48,7 +46,6 @@ class Claims:
         self._holding = holding
         self._settings = settings
         self._clock = clock
-        self._metrics = metrics
         self._polls: set[asyncio.Task[None]] = set()
         # Claims that may have brought jobs nobody has seen.
         self._unanswered: dict[UUID, wire.Claim] = {}
@@ -134,8 +131,6 @@ class Claims:
             self._holding.hand_back(jobs)
         elif jobs:
             self._pause = 0.0
-            count_all(self._metrics.claims, ((job.kind,) for job in jobs))
-            self._metrics.claim_batch_size.observe(len(jobs))
             self._holding.take(jobs)
 
     async def _listen(self) -> None:

@@ -21,7 +21,7 @@ from paddock.jobs import wire
 from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.link import Link
 from paddock.jobs.model import Verdict
-from paddock.metrics import Metrics, count_all
+from paddock.metrics import Metrics
 from paddock.worker.attempts import NEVER, Attempt, Stop
 from paddock.worker.line import Line
 from paddock.worker.outbox import REFUSED, Outbox
@@ -186,7 +186,6 @@ class Holding:
 
     def _saves_answered(self, answers: list[tuple[wire.SaveItem, wire.Verdict]]) -> None:
         now = self._clock.monotonic()
-        count_all(self._metrics.verdicts, (("save", verdict.verdict) for _, verdict in answers))
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None or attempt.over:
@@ -203,7 +202,6 @@ class Holding:
                 attempt.kill_at = now + STALE_PATIENCE + attempt.grace()
 
     def _finished(self, answers: list[tuple[wire.FinishItem, wire.Verdict]]) -> None:
-        count_all(self._metrics.verdicts, (("finish", verdict.verdict) for _, verdict in answers))
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None:
@@ -224,7 +222,6 @@ class Holding:
         self._finishes.put(attempt.failure("invalid_result", message, permanent=True))
 
     def _released(self, answers: list[tuple[wire.ReleaseItem, wire.Verdict]]) -> None:
-        count_all(self._metrics.verdicts, (("release", verdict.verdict) for _, verdict in answers))
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None:

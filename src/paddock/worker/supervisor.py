@@ -42,7 +42,10 @@ log = structlog.get_logger(__name__)
 
 
 class Worker:
-    """Made and run inside a running loop. `run` returns the exit code once `stop` was called (or a signal came)."""
+    """Made and run inside a running loop. `run` returns the exit code once `stop` was called (or a signal came).
+
+    It counts what only a worker sees (handler seconds, heartbeat lag, stale writes, dropped log bytes); claims, finishes
+    and verdicts are counted by the control plane, once."""
 
     def __init__(
         self,
@@ -98,7 +101,6 @@ class Worker:
             holding=self.holding,
             settings=settings,
             clock=self._clock,
-            metrics=self.metrics,
         )
         self._watch = Watch(self.holding, self._session, self._clock)
         self._stopping = asyncio.Event()
