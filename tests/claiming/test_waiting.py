@@ -192,7 +192,7 @@ async def test_a_wake_up_during_the_last_look_goes_to_another(core: Core) -> Non
             await go_on.wait()
         return claimed
 
-    core.claims._look = slow  # type: ignore[method-assign]
+    core.claims._look = slow  # type: ignore[method-assign,assignment]
     leaving = start(first)
     await waiting(core)
     stays = start(await worker(core, "stays"))

@@ -386,9 +386,10 @@ async def _states(core: "Core", items: Sequence[Any]) -> dict[Key, asyncpg.Recor
     return {_key_of(row): row for row in rows}
 
 
-_ENDED_AS = {"done": "completed", "permanent": "failed", "transient": "failed"}
+_ENDED_AS = {"done": "completed", "permanent": "failed"}
+EXHAUSTED = "attempts_exhausted"
 # What a finish may have been turned into: its repetition is the attempt's own write all the same.
-_TURNED_INTO = {INVALID_RESULT, "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", "attempts_exhausted"}
+_TURNED_INTO = {INVALID_RESULT, "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", EXHAUSTED}
 
 
 def _judged(item: Any, row: asyncpg.Record, operation: str) -> wire.Verdict:
@@ -403,6 +404,7 @@ def _judge(row: asyncpg.Record, operation: str) -> Verdict:
     if row["holder"] == attempt:
         return Verdict.ACCEPTED
     turned = operation in ("done", "again") and row["error_code"] in _TURNED_INTO
+    turned |= operation == "transient" and row["error_code"] == EXHAUSTED
     if row["live_ended_by"] == attempt and (
         operation in (row["ended_as"], "beat") or (turned and row["ended_as"] == "transient")
     ):
@@ -479,7 +481,7 @@ def _failed(item: _Item) -> Ending:
 def _exhausted(item: _Item) -> Ending:
     error = item.error or {}
     message = clean_text(f"Gave up after too many failures; the last one: {error.get('message')}", MAX_ERROR_MESSAGE)
-    return replace(_failed(item), code="attempts_exhausted", message=message)
+    return replace(_failed(item), code=EXHAUSTED, message=message)
 
 
 def _delay(seconds: float) -> timedelta:
