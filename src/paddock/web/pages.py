@@ -23,6 +23,7 @@ from paddock.api.access import allowed
 from paddock.api.auth import authenticate
 from paddock.api.errors import ApiError
 from paddock.api.job_json import job_json
+from paddock.api.pagination import encode
 from paddock.api.plane import Plane
 from paddock.api.tokens import Caller
 from paddock.jobs import logs, reading
@@ -106,8 +107,8 @@ async def list_page(request: Request, caller: Caller) -> Response:
 async def job_page(request: Request, caller: Caller) -> Response:
     plane = _plane(request)
     job = await _job(plane, request, caller)
-    shown = orjson.loads(orjson.dumps(job_json(job, plane.core.kinds)))
-    timeline = orjson.loads(orjson.dumps(await reading.timeline(plane.core.db, job.id)))
+    shown = orjson.loads(encode(job_json(job, plane.core.kinds)))
+    timeline = orjson.loads(encode(await reading.timeline(plane.core.db, job.id)))
     log = await logs.tail(plane.core.db, job.id, limit_bytes=LOG_BYTES)
     return _render(
         request,

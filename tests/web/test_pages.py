@@ -1,0 +1,146 @@
+"""The dashboard's pages in a real browser, and what they must refuse."""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+from paddock.api import signin
+from paddock.api.app import create_app
+from paddock.api.tokens import NewToken, Tokens
+from paddock.config import Config
+from paddock.jobs import wire
+from paddock.jobs.core import Core
+from paddock.web import pages
+from tests.api.conftest import serving
+from tests.playing import read, submit, worker
+
+MARKUP = "<script>alert(1)</script> \u202eרע 🐎 " + "long" * 200
+
+
+@pytest.fixture
+async def url(core: Core) -> AsyncIterator[str]:
+    app = create_app(core, Config(), host="127.0.0.1", routes=pages.routes())
+    async with serving(app) as (_, address):
+        yield address
+
+
+async def make_token(core: Core, role: str = "admin", owner: str = "ann") -> tuple[Tokens, str]:
+    tokens = Tokens(core.db)
+    _, secret = await tokens.create(NewToken(name=owner, role=role, owner=owner), actor="test")  # type: ignore[arg-type]
+    return tokens, secret
+
+
+@contextlib.asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is missing: apt-get install chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_and_retried(core: Core, url: str) -> None:
+    tokens, secret = await make_token(core)
+    caller = await tokens.by_secret(secret)
+    assert caller is not None
+    code = await signin.create_link(tokens, caller.token_id)
+    [failed, waiting] = await submit(core, n=2)
+    attempt = await (await worker(core)).claim_one()
+    assert attempt.id == failed
+    await attempt.finish("permanent", error=wire.Error(code="broken", message=MARKUP))
+
+    async with chromium() as browser:
+        page = await browser.new_page(viewport={"width": 400, "height": 800})
+        problems: list[str] = []
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        await page.goto(f"{url}/sign-in#code={code}")
+        await page.wait_for_url(f"{url}/")
+        assert "<script>alert(1)</script>" in await page.inner_text("table")
+
+        await page.click(f"a[href='/jobs/{waiting}']")
+        await page.click("text=Cancel this job")
+        await page.wait_for_selector(".sentence .cancelled")
+        assert (await read(core, waiting)).status == "cancelled"
+
+        await page.goto(f"{url}/jobs/{failed}")
+        await page.click("text=Run it again as a new job")
+        await page.wait_for_selector(".sentence .pending")
+        overflow = await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+        assert not overflow, "a page must fit 400 px"
+        assert problems == []
+
+        second = await browser.new_page()
+        await second.goto(f"{url}/sign-in#code={code}")
+        await second.wait_for_selector(".problem")
+
+
+async def test_a_browser_that_is_not_signed_in_is_shown_the_way_back(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        answer = await client.get("/jobs/abc")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/sign-in?next=%2Fjobs%2Fabc"
+
+
+@pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "https://evil.example", ""])
+async def test_signing_in_leads_nowhere_else(core: Core, url: str, path: str) -> None:
+    _, secret = await make_token(core)
+    async with httpx2.AsyncClient(base_url=url) as client:
+        form = {"token": secret, "next": path}
+        answer = await client.post("/sign-in", data=form, headers={"origin": url})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert "httponly" in answer.headers["set-cookie"].lower()
+
+
+async def test_a_form_without_its_csrf_token_changes_nothing(core: Core, url: str) -> None:
+    _, secret = await make_token(core)
+    [id] = await submit(core)
+    async with signed_in(url, secret) as client:
+        answer = await client.post(f"/jobs/{id}/cancel", data={"csrf": "guessed"}, headers={"origin": url})
+    assert answer.status_code == 403
+    assert (await read(core, id)).status == "pending"
+
+
+async def test_an_analyst_finds_nothing_of_anothers(core: Core, url: str) -> None:
+    _, secret = await make_token(core, "analyst", "bob")
+    [anns] = await submit(core, owner="ann")
+    [bobs] = await submit(core, owner="bob")
+    async with signed_in(url, secret) as client:
+        listed = (await client.get("/")).text
+        assert str(bobs) in listed
+        assert str(anns) not in listed
+        assert (await client.get(f"/jobs/{anns}")).status_code == 404
+        assert (await client.get(f"/jobs/{bobs}")).status_code == 200
+
+
+async def test_every_page_has_a_strict_policy_and_answers_bad_addresses_calmly(core: Core, url: str) -> None:
+    _, secret = await make_token(core)
+    async with signed_in(url, secret) as client:
+        for path, status in {
+            "/": 200,
+            "/?cursor=nonsense": 400,
+            "/?status=nonsense": 422,
+            "/?q=%25_%5C'": 200,
+            "/jobs/nonsense": 404,
+        }.items():
+            answer = await client.get(path)
+            assert answer.status_code == status, path
+            assert "'unsafe" not in answer.headers["content-security-policy"]
+        assert (await client.get("/static/style.css")).status_code == 200
+        assert (await client.get("/static/..%2fpages.py")).status_code == 404
+
+
+@contextlib.asynccontextmanager
+async def signed_in(url: str, secret: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        answer = await client.post("/sign-in", data={"token": secret}, headers={"origin": url})
+        assert answer.status_code == 303
+        yield client
