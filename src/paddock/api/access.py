@@ -80,6 +80,7 @@ ACCESS: Mapping[str, frozenset[str]] = {
     "POST /api/schedules/{name}/run": OPERATORS,
     "GET /api/ops/state": OPERATORS,
     "POST /api/ops/drain": OPERATORS,
+    "GET /api/ops/doctor": OPERATORS,
     "GET /api/ops/config": OPERATORS,
     "PUT /api/ops/config": OPERATORS,
     "GET /api/tokens": ADMINS,
