@@ -16,12 +16,12 @@ from tests.properties.world import World
 
 OWNERS = st.sampled_from(["ann", "bob"])
 KIND = st.sampled_from(SUBMITTED)
-LOCK = st.sampled_from([None, "table-1", "table-2"])
+LOCK = st.sampled_from([None, "table-1", "table-2", "table-3"])
 PICK = st.integers(0, 1_000)
 # The last ones are taken most: what was done long ago seldom matters to what happens next.
 RECENT = 12
 OUTCOMES = ("done", "again", "transient", "permanent")
-WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "anyone"])
+WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "cancelled", "anyone"])
 
 
 def have_attempts(machine: "Paddock") -> bool:
@@ -77,11 +77,25 @@ class Paddock(RuleBasedStateMachine):
         late = [held for held in self.play.attempts if last[held.id] is not held][-RECENT:]
         return late[-1 - pick % len(late)] if late else self.attempt(pick)
 
+    def cancelled(self, pick: int) -> Held:
+        """One whose job was taken from it by a person, if there is one."""
+        ended = self.play.model.ended
+        gone = [h for h in self.play.attempts if h.id in ended and ended[h.id].status == "cancelled"][-RECENT:]
+        return gone[-1 - pick % len(gone)] if gone else self.attempt(pick)
+
     def one(self, who: str, pick: int) -> Held:
-        return {"holder": self.holder, "superseded": self.superseded, "anyone": self.attempt}[who](pick)
+        return {
+            "holder": self.holder,
+            "superseded": self.superseded,
+            "cancelled": self.cancelled,
+            "anyone": self.attempt,
+        }[who](pick)
 
     def session(self, pick: int) -> UUID:
-        recent = self.play.sessions[-4:]
+        """Mostly one that is alive."""
+        model = self.play.model
+        alive = [id for id in self.play.sessions if model.sessions[id].expires_at > model.now]
+        recent = (alive if alive and pick % 4 else self.play.sessions)[-4:]
         return recent[-1 - pick % len(recent)]
 
     def job(self, pick: int) -> UUID:
@@ -131,6 +145,11 @@ class Paddock(RuleBasedStateMachine):
         live = list(self.play.model.live)
         self.run(self.play.cancel([live[pick % len(live)] for pick in picks]))
 
+    @precondition(have_attempts)
+    @rule(pick=PICK)
+    def cancel_what_runs(self, pick: int) -> None:
+        self.run(self.play.cancel([self.holder(pick).id]))
+
     @precondition(have_ended)
     @rule(pick=PICK)
     def retry(self, pick: int) -> None:
@@ -171,7 +190,7 @@ class Paddock(RuleBasedStateMachine):
     def register(self) -> None:
         self.run(self.register_one())
 
-    @rule(pick=PICK, quiet=st.booleans())
+    @rule(pick=PICK, quiet=st.sampled_from([True, False, False]))
     def quiet(self, pick: int, quiet: bool) -> None:
         self.run(self.play.quiet(self.session(pick), quiet))
 
@@ -181,11 +200,23 @@ class Paddock(RuleBasedStateMachine):
         submitted=st.sampled_from([None, None, 0, 2]),
         kinds=st.sampled_from([ALL, ALL, ("plain", "timed"), ("serial", "locking", "webhook")]),
         lost=st.sampled_from([False, False, False, True]),
+        again=st.booleans(),
     )
-    def claim(self, pick: int, limit: int, submitted: int | None, kinds: tuple[str, ...], lost: bool) -> None:
+    def claim(
+        self, pick: int, limit: int, submitted: int | None, kinds: tuple[str, ...], lost: bool, again: bool
+    ) -> None:
         asked = Asked(self.session(pick), uuid4(), kinds, limit, submitted)
         self.play.claims.append(asked)
         self.run(self.play.claim(asked, answer_lost=lost))
+        if again:
+            self.run(self.play.claim(asked))
+
+    @rule(kind=st.sampled_from([*ALL, "locking", "locking", "timed"]), n=st.integers(1, 3), lock=LOCK)
+    def a_worker_for(self, kind: str, n: int, lock: str | None) -> None:
+        """A new worker that takes what there is of one kind, after more of it came in."""
+        if kind in SUBMITTED:
+            self.run(self.play.submit([new_job(kind, "bob", 3, lock, 0) for _ in range(n)]))
+        self.run(self.play.new_worker(kind))
 
     @precondition(lambda self: bool(self.play.claims))
     @rule(pick=PICK)
@@ -250,6 +281,30 @@ class Paddock(RuleBasedStateMachine):
         self.run(self.play.finish([finish_item(self.holder(pick), "done", result=INVALID)]))
 
     @precondition(have_attempts)
+    @rule(pick=PICK, budget=st.sampled_from(["work", "cluster"]), times=st.integers(3, 6), unclassified=st.booleans())
+    def fail_again_and_again(self, pick: int, budget: str, times: int, unclassified: bool) -> None:
+        held = self.holder(pick)
+        for _ in range(times):
+            item = finish_item(held, "transient", delay_seconds=0, budget=budget, unclassified=unclassified)
+            self.run(self.play.finish([item]))
+            row = self.play.model.live.get(held.id)
+            if row is None:
+                break
+            self.run(self.play.new_worker(row.kind))
+            held = next((h for h in reversed(self.play.attempts) if h.id == held.id), held)
+
+    @precondition(have_attempts)
+    @rule(pick=PICK, times=st.integers(1, 3))
+    def die_again_and_again(self, pick: int, times: int) -> None:
+        held = self.holder(pick)
+        for _ in range(times):
+            self.run(self.play.pass_time(125, served=True, beating=0))
+            row = self.play.model.live.get(held.id)
+            if row is None:
+                break
+            self.run(self.play.new_worker(row.kind))
+
+    @precondition(have_attempts)
     @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))
     def finish_together(self, picks: list[tuple[int, str]]) -> None:
         items = {(held := self.attempt(pick)).attempt: finish_item(held, outcome) for pick, outcome in picks}
@@ -268,7 +323,7 @@ class Paddock(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.play.writes))
     @rule(pick=PICK)
     def write_again(self, pick: int) -> None:
-        recent = self.play.writes[-6:]
+        recent = self.play.writes[-3:]
         self.run(recent[-1 - pick % len(recent)]())
 
     @precondition(have_attempts)
@@ -289,6 +344,14 @@ class Paddock(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([2, 12, 45, 130, 400, 900]))
     def outage(self, seconds: float) -> None:
         self.run(self.play.pass_time(seconds, served=False, beating=0))
+
+    @rule(seconds=st.sampled_from([125, 160, 220, 520]))
+    def time_runs_out(self, seconds: float) -> None:
+        """For handlers whose workers are well and do not stop them."""
+        self.run(self.play.pass_time(seconds, served=False, beating=0))
+        for session in self.play.sessions[-4:]:
+            self.run(self.play.beat(session))
+        self.run(self.play.keep_timeouts())
 
     @rule()
     def rescue(self) -> None:

@@ -22,9 +22,6 @@ LEASE = timedelta(seconds=60)
 CLAIM_GRACE = timedelta(seconds=30)
 HEAD_START = timedelta(seconds=30)
 KEYS_KEPT = timedelta(hours=24)
-ENDED_AS = {"done": "completed", "permanent": "failed", "transient": "failed"}
-# What a finish may have been turned into: repeated, it is the attempt's own write all the same.
-TURNED_INTO = {"invalid_result", "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", "attempts_exhausted"}
 UNCLASSIFIED_LIMIT = 3
 
 
@@ -71,6 +68,8 @@ class Model:
     drained: bool = False
     paused: set[str] = field(default_factory=set)
     fresh: list[Live] = field(default_factory=list)
+    # How each attempt ended its turn: a repetition must be told from a late write.
+    asked: dict[UUID, str] = field(default_factory=dict)
 
     # Coming in.
 
@@ -168,21 +167,20 @@ class Model:
     # The fence.
 
     def verdict(self, id: UUID, attempt: UUID, operation: str) -> str:
+        """`a|b`: either will do, because the row does not tell what the attempt had asked for."""
         row = self.live.get(id) or self.ended.get(id)
         if row is None:
             return "unknown"
         if isinstance(row, Live) and row.attempt_id == attempt:
             return "accepted"
-        if row.ended_by == attempt and self._own(row, operation):
-            return "invalid" if row.error_code == "invalid_result" and operation != "beat" else "already_yours"
-        return "cancelled" if row.status == "cancelled" else "stale_attempt"
-
-    def _own(self, row: Live | Ended, operation: str) -> bool:
-        """Whether this is what the attempt that last ended a turn did then."""
-        turned = operation in ("done", "again") and row.error_code in TURNED_INTO
-        if isinstance(row, Live):
-            return operation in (row.ended_as, "beat") or (turned and row.ended_as == "transient")
-        return operation == "beat" or row.status == ENDED_AS.get(operation) or (turned and row.status == "failed")
+        late = "cancelled" if row.status == "cancelled" else "stale_attempt"
+        if row.ended_by != attempt:
+            return late
+        if operation == "beat":
+            return "already_yours"
+        if self.asked.get(attempt) != operation:
+            return f"{late}|already_yours|invalid"
+        return "invalid" if row.error_code == "invalid_result" else "already_yours"
 
     def save(self, id: UUID, attempt: UUID, saved: str) -> str:
         verdict = self.verdict(id, attempt, "save")
@@ -193,6 +191,7 @@ class Model:
     def release(self, id: UUID, attempt: UUID, delay: timedelta = timedelta(0)) -> str:
         verdict = self.verdict(id, attempt, "release")
         if verdict == "accepted":
+            self.asked[attempt] = "release"
             self._back(self.live[id], attempt, "release", delay)
         else:
             self._stopped([attempt])
@@ -204,6 +203,8 @@ class Model:
         verdict = self.verdict(item.id, item.attempt_id, item.outcome)
         if verdict != "accepted":
             return verdict
+        if not on_behalf:
+            self.asked[item.attempt_id] = item.outcome
         row, code = self.live[item.id], "invalid_result" if invalid else item.error.code if item.error else None
         if outcome == "done":
             if problem := self._refused_done(row, item):
@@ -335,10 +336,11 @@ class Model:
             self._tell(f"job.{old.status}", str(old.id), old.owner, always=False)
 
     def _tell(self, type: str, subject: str, owner: str, *, always: bool) -> None:
-        told = tuple(sorted(webhook.id for webhook in self.webhooks if webhook.hears(type, owner)))
+        told = [webhook for webhook in self.webhooks if webhook.hears(type, owner)]
         if told or always:
-            self.events.append((type, subject, told))
-        self.fresh += [self._new(uuid4(), NewJob("webhook", {}, owner=owner)) for _ in told]
+            self.events.append((type, subject, tuple(sorted(webhook.id for webhook in told))))
+        # A delivery belongs to who is told, not to whose work it tells of.
+        self.fresh += [self._new(uuid4(), NewJob("webhook", {}, owner=webhook.owner)) for webhook in told]
 
     def cancel(self, id: UUID) -> str:
         row = self.live.get(id)
@@ -405,6 +407,8 @@ class Model:
             if settled and row.attempt_id not in attempts:
                 row.unlisted += 1
                 if row.unlisted >= 2:
+                    assert row.attempt_id is not None
+                    self.asked[row.attempt_id] = "release"
                     self._back(row, row.attempt_id, "release", timedelta(0))
             elif row.attempt_id in attempts:
                 row.unlisted = 0

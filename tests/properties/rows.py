@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-# How asyncpg reads 'infinity'.
+# 'infinity', which asyncpg reads as a datetime without a zone.
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -48,6 +48,9 @@ class Live:
     parent_id: UUID | None = None
     after_attempt: UUID | None = None
     serial: bool = False
+
+    def __post_init__(self) -> None:
+        self.due_at = self.due_at.replace(tzinfo=UTC)
 
 
 @dataclass

@@ -23,8 +23,21 @@ from tests.properties.machine import Paddock
 from tests.properties.world import World
 
 LONG = bool(os.environ.get("PADDOCK_LONG"))
-STEPS = int(os.environ.get("PADDOCK_STEPS", "100000" if LONG else "2500"))
+STEPS = int(os.environ.get("PADDOCK_STEPS", "100000" if LONG else "4000"))
 STEPS_PER_RUN = 60
+# A test that no longer gets anywhere must not pass.
+REACHED = {
+    *(f"finish: {verdict}" for verdict in ("accepted", "already_yours", "stale_attempt", "cancelled", "invalid")),
+    *(f"save: {verdict}" for verdict in ("accepted", "stale_attempt", "cancelled", "invalid")),
+    *(f"release: {verdict}" for verdict in ("accepted", "stale_attempt")),
+    *(f"beat: {verdict}" for verdict in ("accepted", "already_yours", "stale_attempt", "cancelled")),
+    *(f"claim: {answer}" for answer in ("some", "none", "repeated")),
+    *(f"submit: {answer}" for answer in ("accepted", "repeated", "lock_held", "draining", "idempotency_key_reused")),
+    *(f"retry: {answer}" for answer in ("accepted", "already_retried")),
+    *(f"job failed: {code}" for code in ("broken", "attempts_exhausted", "worker_lost", "timed_out", "invalid_result")),
+    *("job completed: ", "job cancelled: cancelled", "cleanup completed: "),
+    *("rescue: given back", "rescue: lost", "rescue: cleanups", "lock passed", "group ended", "delivery"),
+}
 RUNS_PER_SEED = 200
 
 
@@ -49,6 +62,9 @@ def test_invariants_hold_after_every_step(world: World) -> None:
         run_state_machine_as_test(machine, settings=_settings(STEPS - world.steps))
         number += 1
     print(f"{world.steps:,} steps in {time.monotonic() - began:.0f} s")
+    for what, times in sorted(world.seen.items()):
+        print(f"{times:8,} {what}")
+    assert world.seen.keys() >= REACHED, f"the schedules no longer reach {REACHED - world.seen.keys()}"
 
 
 def _settings(steps: int) -> settings:

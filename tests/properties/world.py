@@ -1,6 +1,7 @@
 """One database, its clock and two replicas of the core, used by every run of the machine after it was swept clean."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -66,6 +67,8 @@ class World:
         self._opened = AsyncExitStack()
         self.cores: list[Core] = []
         self.steps = 0
+        # What the schedules reached, by name: a test that no longer gets anywhere must not pass.
+        self.seen: Counter[str] = Counter()
         self.connection: asyncpg.Connection[asyncpg.Record]
         self.clock: DatabaseClock
 
