@@ -28,7 +28,8 @@ T = TypeVar("T")
 # Ids that are made in one instant must sort the same in every replay, and backoff must not wander.
 REPEATABLE = """
 CREATE SEQUENCE test_ids;
-CREATE OR REPLACE FUNCTION paddock_id(at timestamptz, n bigint DEFAULT 0) RETURNS uuid LANGUAGE sql VOLATILE
+CREATE OR REPLACE FUNCTION paddock_id(at timestamptz, n bigint DEFAULT 0, random uuid DEFAULT gen_random_uuid())
+    RETURNS uuid LANGUAGE sql VOLATILE
     RETURN (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || lpad(to_hex(n & 4095), 3, '0')
             || '8' || lpad(to_hex(nextval('test_ids')), 15, '0'))::uuid;
 CREATE FUNCTION public.random() RETURNS float8 LANGUAGE sql IMMUTABLE RETURN 0.5::float8;

@@ -6,6 +6,7 @@ notification, a timer for what is due later, and as the safety net a sweep that 
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -274,6 +275,7 @@ class Claims:
             submitted,
             worker.claims % EVERY_TENTH == EVERY_TENTH - 1,
             worker.name,
+            secrets.token_hex(16),
         )
         self._flights.add(flight)
         try:
@@ -313,6 +315,7 @@ class Claims:
             list(kinds),
             _bounded(message.limit),
             worker.name,
+            secrets.token_hex(16),
         )
         if not rows:
             rows = await self._core.db.fetch(SQL["claimed_before"], message.session, message.claim_id)

@@ -1,5 +1,6 @@
 """How work comes in: validated by its kind, inserted with its lock and its place in a group in one transaction."""
 
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -89,7 +90,7 @@ async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, publ
     ready = [_checked(core, job, index) for index, job in enumerate(jobs)]
     await _grow_groups(tx, jobs)
     try:
-        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public)
+        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16))
     except asyncpg.CharacterNotInRepertoireError:
         raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
     if len(rows) < len(ready):

@@ -9,16 +9,17 @@ CREATE FUNCTION paddock_now() RETURNS timestamptz
 
 -- Time-ordered ids (the layout of UUID version 7): newest first is `ORDER BY id DESC` and needs no index of its own.
 -- `n` keeps the order of rows that one statement makes in the same millisecond.
-CREATE FUNCTION paddock_id(at timestamptz, n bigint DEFAULT 0) RETURNS uuid
+CREATE FUNCTION paddock_id(at timestamptz, n bigint DEFAULT 0, random uuid DEFAULT gen_random_uuid()) RETURNS uuid
     LANGUAGE sql VOLATILE PARALLEL SAFE
-    RETURN (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0')
+    RETURN (lpad(to_hex((date_part('epoch', at) * 1000)::bigint), 12, '0')
             || '7' || lpad(to_hex(n & 4095), 3, '0')
-            || substr(gen_random_uuid()::text, 20))::uuid;
+            || translate(substr(random::text, 20, 1), '0123456789abcdef', '89ab89ab89ab89ab')
+            || substr(random::text, 21))::uuid;
 
 -- The least id a job created at that time could have: turns a time bound into an index bound.
 CREATE FUNCTION paddock_least_id(at timestamptz) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN (lpad(to_hex(greatest(0, (extract(epoch FROM at) * 1000)::bigint)), 12, '0') || '00000000000000000000')::uuid;
+    RETURN (lpad(to_hex(greatest(0, (date_part('epoch', at) * 1000)::bigint)), 12, '0') || '00000000000000000000')::uuid;
 
 CREATE TABLE service (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),

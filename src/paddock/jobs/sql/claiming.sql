@@ -4,6 +4,8 @@
 -- locks no row that it does not take, and SKIP LOCKED shifts to the next ones when another claim was faster.
 -- due_at >= the cursor is a leading bound of jobs_due: dead index entries before it are never walked.
 -- A repeated claim_id takes nothing: its answer was lost, `claimed_before` finds what it got.
+-- $11 is a fresh secret of this claim; hashed with the id it is a random token for each row. (gen_random_uuid opens
+-- /dev/urandom for each row where PostgreSQL is built without OpenSSL: a quarter of this statement.)
 -- Two claims of a serial kind at once: the loser violates jobs_serial and is repeated by the caller.
 WITH pair AS (
     SELECT p.kind, p.lane, p.cursor, k.serial, CASE WHEN k.serial THEN least(p.cap, 1) ELSE p.cap END AS cap
@@ -34,15 +36,15 @@ WITH pair AS (
         ORDER BY due_at, id LIMIT s.n FOR UPDATE SKIP LOCKED) t
 )
 UPDATE jobs j
-SET status = 'claimed', attempt_id = gen_random_uuid(), session_id = $1, claim_id = $2, claimed_by = $10,
+SET status = 'claimed', attempt_id = md5($11::text || j.id)::uuid, session_id = $1, claim_id = $2, claimed_by = $10,
     claimed_at = paddock_now(), unlisted = 0, turn_count = j.turn_count + 1,
     started_at = coalesce(j.started_at, paddock_now()),
-    wait_seconds = j.wait_seconds + extract(epoch FROM paddock_now() - j.due_at)
+    wait_seconds = j.wait_seconds + date_part('epoch', paddock_now() - j.due_at)
 -- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
 WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
 RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
           j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-          extract(epoch FROM paddock_now() - j.started_at)::float8 AS age_seconds;
+          date_part('epoch', paddock_now() - j.started_at) AS age_seconds;
 
 -- name: claim_only (relaxed)
 -- For `worker --once`: the given jobs, their cleanups and their follow-ups, and nothing else.
@@ -58,15 +60,15 @@ WITH related AS (
     ORDER BY j.lane, j.due_at LIMIT $5 FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs j
-SET status = 'claimed', attempt_id = gen_random_uuid(), session_id = $1, claim_id = $2, claimed_by = $6,
+SET status = 'claimed', attempt_id = md5($7::text || j.id)::uuid, session_id = $1, claim_id = $2, claimed_by = $6,
     claimed_at = paddock_now(), unlisted = 0, turn_count = j.turn_count + 1,
     started_at = coalesce(j.started_at, paddock_now()),
-    wait_seconds = j.wait_seconds + extract(epoch FROM paddock_now() - j.due_at)
+    wait_seconds = j.wait_seconds + date_part('epoch', paddock_now() - j.due_at)
 -- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
 WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
 RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
           j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-          extract(epoch FROM paddock_now() - j.started_at)::float8 AS age_seconds;
+          date_part('epoch', paddock_now() - j.started_at) AS age_seconds;
 
 -- name: any_related (relaxed)
 SELECT EXISTS (SELECT FROM jobs WHERE id = ANY ($1::uuid[]))
@@ -76,12 +78,12 @@ SELECT EXISTS (SELECT FROM jobs WHERE id = ANY ($1::uuid[]))
 -- name: claimed_before (relaxed)
 SELECT j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
        j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-       extract(epoch FROM paddock_now() - j.started_at)::float8 AS age_seconds
+       date_part('epoch', paddock_now() - j.started_at) AS age_seconds
 FROM jobs j WHERE j.session_id = $1 AND j.claim_id = $2 AND j.attempt_id IS NOT NULL;
 
 -- name: next_due (relaxed)
 -- How long until something of these kinds is due; null when nothing waits.
-SELECT extract(epoch FROM min(n.due_at) - paddock_now())::float8 FROM unnest($1::text[]) AS p(kind)
+SELECT date_part('epoch', min(n.due_at) - paddock_now())::float8 FROM unnest($1::text[]) AS p(kind)
 CROSS JOIN generate_series(0, 4) AS l(lane)
 CROSS JOIN LATERAL (
     SELECT due_at FROM jobs

@@ -23,15 +23,15 @@ SET status = CASE WHEN i.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
     saved = coalesce(i.saved, j.saved),
     saved_at = CASE WHEN i.saved IS NULL THEN j.saved_at ELSE paddock_now() END,
     unsaved_seconds = CASE WHEN i.saved IS NULL
-        THEN j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)) ELSE 0 END,
+        THEN j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)) ELSE 0 END,
     failure_count = CASE WHEN i.saved IS NULL THEN j.failure_count ELSE 0 END,
     unclassified_count = CASE WHEN i.saved IS NULL THEN j.unclassified_count ELSE 0 END,
     lost_count = CASE WHEN i.saved IS NULL THEN j.lost_count ELSE 0 END,
-    run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
+    run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
 FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::jsonb[])
      AS i(id, attempt_id, delay, waiting_on, saved)
 WHERE j.id = i.id AND j.attempt_id = i.attempt_id
-RETURNING j.id, i.attempt_id, j.kind, j.lane, j.due_at, extract(epoch FROM j.due_at - paddock_now())::float8 AS due_in;
+RETURNING j.id, i.attempt_id, j.kind, j.lane, j.due_at, date_part('epoch', j.due_at - paddock_now()) AS due_in;
 
 -- name: retry_jobs (durable)
 -- Takes the failures that are still forgiven; the caller ends the others with end_jobs.
@@ -52,8 +52,8 @@ WITH back AS (
         error_code = i.error->>'code', error_message = i.error->>'message',
         errors = CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
                  || (i.error || jsonb_build_object('attempt_id', i.attempt_id, 'at', paddock_now(), 'worker', j.claimed_by)),
-        unsaved_seconds = j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)),
-        run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
+        unsaved_seconds = j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)),
+        run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
     FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::boolean[], $6::jsonb[])
          AS i(id, attempt_id, delay, budget, unclassified, error), kinds k
     WHERE j.id = i.id AND j.attempt_id = i.attempt_id AND k.name = j.kind
@@ -65,7 +65,7 @@ WITH back AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, reason, claimed_at, error)
     SELECT id, 'retry', 'claimed', status, attempt_id, claimed_by, error->>'code', claimed_at, error - 'traceback' FROM back
 )
-SELECT id, attempt_id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
+SELECT id, attempt_id, kind, lane, due_at, date_part('epoch', due_at - paddock_now()) AS due_in FROM back;
 
 -- name: release_jobs (durable)
 -- Gives jobs back uncounted: at shutdown, or when the claim's answer was lost.
@@ -73,8 +73,8 @@ WITH back AS (
     UPDATE jobs j
     SET status = CASE WHEN j.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
         attempt_id = NULL, ended_by = i.attempt_id, ended_as = 'release', due_at = paddock_now() + i.delay,
-        unsaved_seconds = j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)),
-        run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
+        unsaved_seconds = j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)),
+        run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
     FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[]) AS i(id, attempt_id, delay, reason)
     WHERE j.id = i.id AND j.attempt_id = i.attempt_id
     RETURNING j.id, j.kind, j.lane, j.due_at, j.status, j.claimed_by, j.claimed_at, i.attempt_id, i.reason
@@ -82,7 +82,7 @@ WITH back AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, reason, claimed_at)
     SELECT id, 'released', 'claimed', status, attempt_id, claimed_by, reason, claimed_at FROM back
 )
-SELECT id, attempt_id, kind, lane, due_at, extract(epoch FROM due_at - paddock_now())::float8 AS due_in FROM back;
+SELECT id, attempt_id, kind, lane, due_at, date_part('epoch', due_at - paddock_now()) AS due_in FROM back;
 
 -- name: end_jobs (durable)
 -- Every end of a job, whoever brings it about. Guard: (id, attempt_id), or with $8 any live row (a person's cancel)
@@ -113,7 +113,7 @@ WITH item AS (
                   || (error || jsonb_build_object('attempt_id', attempt_id, 'at', paddock_now(), 'worker', claimed_by)) END,
         waiting_on, lock_key, group_id, retry_of, cleanup_of, parent_id, schedule, traceparent, created_at, started_at,
         submitted_at, paddock_now(),
-        run_seconds + CASE WHEN attempt_id IS NULL THEN 0 ELSE extract(epoch FROM paddock_now() - claimed_at) END,
+        run_seconds + CASE WHEN attempt_id IS NULL THEN 0 ELSE date_part('epoch', paddock_now() - claimed_at) END,
         wait_seconds
     FROM gone
 ), cleanup AS (

@@ -56,8 +56,8 @@ WITH dead AS MATERIALIZED (
     UPDATE jobs j
     SET status = CASE WHEN j.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
         attempt_id = NULL, due_at = paddock_now(), lost_count = j.lost_count + 1,
-        unsaved_seconds = j.unsaved_seconds + extract(epoch FROM paddock_now() - greatest(j.claimed_at, j.saved_at)),
-        run_seconds = j.run_seconds + extract(epoch FROM paddock_now() - j.claimed_at)
+        unsaved_seconds = j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)),
+        run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
     FROM dead d WHERE j.id = d.id AND j.attempt_id = d.attempt_id
     RETURNING j.id, j.kind, j.lane, j.due_at, j.status, j.claimed_by, j.claimed_at, d.attempt_id
 ), noted AS (
