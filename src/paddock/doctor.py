@@ -17,7 +17,7 @@ import asyncpg
 
 from paddock.config import Config
 from paddock.db.migrate import OLDEST_SERVER, read_migrations
-from paddock.db.pool import Statement
+from paddock.db.pool import UNAVAILABLE, Statement
 from paddock.jobs import reading
 from paddock.jobs.core import Core
 from paddock.log import scrub
@@ -104,7 +104,7 @@ async def server_checks(core: Core, config: Config) -> list[Finding]:
             found.append(
                 broken(name, f"No answer within {LONGEST_CHECK:.0f} s.", "Look at the database's log and load.")
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        except UNAVAILABLE as problem:
             told = scrub(f"The check failed: {type(problem).__name__}: {problem}", limit=500)
             found.append(broken(name, told, "Look at the log of the control plane and of the database."))
     return found

@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
-import asyncpg
 import structlog
 from fastapi import FastAPI
 
@@ -29,7 +28,7 @@ from paddock.api.server import Server, listen
 from paddock.background.looping import Loop
 from paddock.config import Config
 from paddock.db.migrate import migrate
-from paddock.db.pool import Database
+from paddock.db.pool import UNAVAILABLE, Database
 from paddock.jobs import upkeep, wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.figures import sample_gauges
@@ -128,7 +127,7 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
                     open_core(dsn, kinds, settings, durable=config.durable_pool, relaxed=config.relaxed_pool)
                 )
                 await upkeep.ensure_schedules(core)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            except UNAVAILABLE as problem:
                 if not database_away(problem):
                     raise ServeError(f"The database refused: {problem}.") from problem
                 core = None
@@ -272,7 +271,7 @@ class PatientLink(Link):
     async def _asked(self, answer: Awaitable[T]) -> T:
         try:
             return await answer
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        except UNAVAILABLE as problem:
             if database_away(problem):
                 raise LinkDown(f"The database cannot be reached: {problem}") from problem
             raise

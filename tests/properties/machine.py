@@ -72,9 +72,11 @@ class Paddock(RuleBasedStateMachine):
         return holding[-1 - pick % len(holding)] if holding else self.attempt(pick)
 
     def superseded(self, pick: int) -> Held:
-        """One that another attempt of its job came after, if there is one."""
-        last = {held.id: held for held in self.play.attempts}
+        """One whose job another attempt holds now or held after it, if there is one."""
+        last, live = {held.id: held for held in self.play.attempts}, self.play.model.live
         late = [held for held in self.play.attempts if last[held.id] is not held][-RECENT:]
+        now = [h for h in self.play.attempts if h.id in live and live[h.id].attempt_id not in (None, h.attempt)]
+        late = now if now and pick % 3 else late
         return late[-1 - pick % len(late)] if late else self.attempt(pick)
 
     def cancelled(self, pick: int) -> Held:
@@ -303,6 +305,34 @@ class Paddock(RuleBasedStateMachine):
             if row is None:
                 break
             self.run(self.play.new_worker(row.kind))
+
+    @precondition(have_attempts)
+    @rule(
+        pick=PICK,
+        taken=st.sampled_from(["release", "again", "transient", "died"]),
+        late=st.lists(st.sampled_from(["save", "release", *OUTCOMES]), min_size=1, max_size=3),
+    )
+    def take_over_and_write_late(self, pick: int, taken: str, late: list[str]) -> None:
+        """The heart of it: another attempt holds the job, and the one before does not know."""
+        play, held = self.play, self.holder(pick)
+        if taken == "release":
+            self.run(play.release(held, 0))
+        elif taken == "died":
+            self.run(play.pass_time(125, served=True, beating=0))
+        else:
+            self.run(play.finish([finish_item(held, taken, delay_seconds=0)]))
+        if held.id in play.model.live:
+            self.run(play.new_worker(play.model.live[held.id].kind))
+        for write in late:
+            self._write(write, held)
+
+    def _write(self, what: str, held: Held) -> None:
+        if what == "save":
+            self.run(self.play.save(held, {"late": 2}))
+        elif what == "release":
+            self.run(self.play.release(held, 0))
+        else:
+            self.run(self.play.finish([finish_item(held, what)]))
 
     @precondition(have_attempts)
     @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))

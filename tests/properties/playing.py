@@ -4,7 +4,7 @@ Nobody here is well-behaved: workers forget answers, write late and twice, stop 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -263,6 +263,7 @@ class Play:
         async def write() -> None:
             item = wire.SaveItem(id=held.id, attempt_id=held.attempt, saved=saved)
             answers = (await self.link.save(wire.Save(items=[item]))).verdicts
+            self._count_rivals("save", [held.pair])
             expected = "invalid"
             if isinstance(saved, dict):
                 expected = self.model.save(held.id, held.attempt, canonical(saved))
@@ -286,6 +287,7 @@ class Play:
     async def finish(self, items: Sequence[wire.FinishItem]) -> None:
         async def write() -> None:
             answers = (await self.link.finish(wire.Finish(items=list(items)))).verdicts
+            self._count_rivals("finish", [(item.id, item.attempt_id) for item in items])
             self._same("finish", answers, self._finished(items))
 
         await self._write(write)
@@ -300,6 +302,14 @@ class Play:
     def _holds(self, item: wire.FinishItem) -> bool:
         row = self.model.live.get(item.id)
         return row is not None and row.attempt_id == item.attempt_id
+
+    def _count_rivals(self, operation: str, several: Iterable[tuple[UUID, UUID]]) -> None:
+        for id, attempt in several:
+            row = self.model.live.get(id)
+            self.world.seen[f"{operation} against a holder"] += row is not None and row.attempt_id not in (
+                None,
+                attempt,
+            )
 
     def _same(self, operation: str, answers: Sequence[wire.Verdict], expected: Sequence[str]) -> None:
         assert all(a.verdict in e.split("|") for a, e in zip(answers, expected, strict=True)), (answers, expected)

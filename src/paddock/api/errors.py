@@ -184,6 +184,7 @@ AWAY = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,  # a connection between the server's last words and its close
     asyncpg.ReadOnlySQLTransactionError,  # the standby, during a failover
     OSError,  # refused, reset, no socket, no such host, timed out
 )

@@ -19,6 +19,9 @@ import asyncpg
 PoolName = Literal["durable", "relaxed"]
 DEADLOCKS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 DEADLOCK_TRIES = 5
+# Whatever a database that is away, dying or refusing makes asyncpg raise. InternalClientError is no subclass of the
+# others: a pooled connection says it ("cannot switch to state ...") between the server's last words and its close.
+UNAVAILABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 T = TypeVar("T")
 
 # Every hot statement reaches its rows by an index. Without this a table that was never analysed, or shrank to nothing,

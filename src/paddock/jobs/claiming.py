@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from paddock.db.pool import DEADLOCKS, statements
+from paddock.db.pool import DEADLOCKS, UNAVAILABLE, statements
 from paddock.jobs import fencing, wire
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError
 from paddock.jobs.link import SessionUnknown
@@ -344,7 +344,7 @@ class Claims:
             async with self._core.db.transaction() as tx:
                 job.secrets = dict(await kind.secrets(tx, payload))
             return True
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except UNAVAILABLE:
             raise
         except Exception as problem:
             # This attempt fails here and now. Raising would lose the answer for the other jobs too, and the repeated

@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from paddock.db.pool import Database, Statement
+from paddock.db.pool import UNAVAILABLE, Database, Statement
 from paddock.jobs.model import JobId
 
 CHANNEL = "paddock"
@@ -122,7 +122,7 @@ class Notifier:
     async def _send(self, message: Message) -> None:
         try:
             await self._db.execute(NOTIFY, self._encoder.encode(message).decode())
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        except UNAVAILABLE as problem:
             log.warning("notify_failed", problem=str(problem))
             # The sweep finds the jobs and the beat tells the losses; who watches changes elsewhere must start over.
             self._overflow = True
@@ -144,7 +144,7 @@ class Listener:
         while True:
             try:
                 await self._listen()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            except UNAVAILABLE as problem:
                 log.warning("listener_lost", problem=str(problem))
             self._on_gap()
             await asyncio.sleep(1)
