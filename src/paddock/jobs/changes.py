@@ -34,15 +34,16 @@ class Changes:
         self._watched: dict[JobId, set[asyncio.Event]] = {}
 
     def record(self, ids: Iterable[JobId]) -> None:
-        before = self.position
-        for id in ids:
-            self._ring.append(id)
-            self.position += 1
-            if self._watched and id in self._watched:
-                for event in self._watched[id]:
+        changed = list(ids)
+        if not changed:
+            return
+        self._ring.extend(changed)
+        self.position += len(changed)
+        if self._watched:
+            for id in changed:
+                for event in self._watched.get(id, ()):
                     event.set()
-        if self.position != before:
-            self._stirred.set()
+        self._stirred.set()
 
     def forget(self) -> None:
         """Changes may have been missed: every watcher starts over."""

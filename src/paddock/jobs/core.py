@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 import asyncpg
@@ -168,7 +169,7 @@ class Core:
         return [Wake(name, lane, FAR, 0.0) for name in serial for lane in (0, 1)]
 
     def changed(self, ids: Iterable[JobId] | Iterable[UUID]) -> None:
-        known = [JobId(id) for id in ids]
+        known = cast("list[JobId]", list(ids))
         self.changes.record(known)
         self.notifier.changed(known)
 
@@ -199,10 +200,10 @@ class Core:
         self.changed(row["id"] for row in rows)
 
     def count_finished(
-        self, tx: Transaction, ended: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]
+        self, tx: Transaction, rows: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]
     ) -> None:
-        kinds = {row["id"]: row["kind"] for row in ended}
-        counted = [(kinds.get(item.id, "waiting"), item.outcome) for item in accepted]
+        kinds = {row["id"].int: row["kind"] for row in rows}
+        counted = [(kinds[item.id.int], item.outcome) for item in accepted]
         tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.finishes, counted))
 
     def count_rescued(self, reason: str, n: int) -> None:
