@@ -21,7 +21,7 @@ import structlog
 from fastapi import FastAPI
 
 import paddock
-from paddock import doctor, tracing
+from paddock import doctor, garbage, tracing
 from paddock.api.app import close, create_app, create_internal_app, create_metrics_app
 from paddock.api.errors import database_away
 from paddock.api.server import Server, listen
@@ -65,6 +65,7 @@ async def serve(config: Config, *, kinds: Kinds | None = None, stop: asyncio.Eve
     tracing.configure(config.otel_endpoint, "paddock-serve")
     if config.log_level != "debug":
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start we say ourselves
+        logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)  # a traceback per retry while the database is away
     host = config.host or EVERYWHERE
     doors = _bind(config, host)
     dsn = config.database_url.get_secret_value()
@@ -158,6 +159,7 @@ async def _run(core: Core, config: Config, host: str, doors: Doors, stop: asynci
             await stack.enter_async_context(_running(loop.run()))
         answering = [asyncio.create_task(server.serve(sockets=[door])) for server, door in servers]
         working = asyncio.create_task(inside.run())
+        garbage.settle()
         log.info("serving", host=host, port=doors.main.getsockname()[1], version=paddock.__version__)
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([stopping, *answering, working], return_when=asyncio.FIRST_COMPLETED)

@@ -78,6 +78,7 @@ async def up(
     data = config.data.resolve()
     make_folder(data)
     with ownership(data):
+        (data / "server.json").unlink(missing_ok=True)  # of one that was killed
         port = choose_port(config)
         host = config.host or LOOPBACK
         url = f"http://{LOOPBACK if host == EVERYWHERE else host}:{port}"

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -74,6 +73,15 @@ class Process:
     def said(self) -> str:
         return self.log.read_text("utf-8", "replace")
 
+    def until_said(self, text: str, seconds: float = DEADLINE) -> str:
+        def look() -> str | None:
+            if text in self.said():
+                return self.said()
+            assert self.popen.poll() is None, f"It ended ({self.popen.returncode}) and said:\n{self.said()}"
+            return None
+
+        return wait_for(f"it says {text!r}", look, seconds)
+
     def children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
             return psutil.Process(self.pid).children(recursive=True)
@@ -125,7 +133,9 @@ class Up(Process):
     def until_ready(self) -> "Up":
         def look() -> bool:
             assert self.popen.poll() is None, f"`paddock up` ended ({self.popen.returncode}):\n{self.said()}"
-            return (self.data / "server.json").exists()
+            with contextlib.suppress(OSError, ValueError):  # not there, or left by one that was killed
+                return bool(self.address["pid"] == self.pid)
+            return False
 
         wait_for("`paddock up` answers", look)
         return self
@@ -168,6 +178,3 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 def _alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [process for process in processes if psutil.pid_exists(process.pid)]
-
-
-__all__ = ["QUICK", "Process", "Up", "clean_environment", "data_folder", "gone", "running_up", "signal", "wait_for"]

@@ -1,7 +1,6 @@
 """`paddock serve` and `paddock worker` apart, on a PostgreSQL of their own: replicas, outages, shutdown."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
@@ -127,6 +126,11 @@ def answer(port: int, path: str) -> int | None:
         return None
 
 
+def body(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+        return str(response.read().decode())
+
+
 def until_ready(port: int, process: Process) -> None:
     def look() -> bool:
         assert process.popen.poll() is None, process.said()
@@ -171,7 +175,7 @@ def test_serve_waits_for_its_database_and_outlives_its_absence(installation: Ins
     port = free_port()
     installation.postgres.stop()
     plane = installation.serve(port)
-    wait_for("it says that the database is away", lambda: "database_unavailable" in plane.said())
+    plane.until_said("database_unavailable")
     installation.postgres.start()
     until_ready(port, plane)
     installation.worker(port, "w")
@@ -183,7 +187,7 @@ def test_serve_waits_for_its_database_and_outlives_its_absence(installation: Ins
     until_ready(port, plane)
     with installation.client(port) as client:
         assert client.wait(client.submit("probe")["id"], timeout=60)["status"] == "completed"
-    assert "Traceback" not in plane.said()
+    assert "Traceback" not in plane.said(), plane.said()
 
 
 def test_serve_answers_who_waits_when_it_stops(installation: Installation) -> None:
@@ -192,18 +196,31 @@ def test_serve_answers_who_waits_when_it_stops(installation: Installation) -> No
     until_ready(port, plane)
     with installation.client(port) as client:
         id = client.submit("probe")["id"]
-        waiting = threading.Thread(target=lambda: client.request("GET", f"/api/jobs/{id}", params={"wait": 30}))
-        waiting.start()
-        with installation.client(port) as other, contextlib.suppress(StopIteration):
-            stream = other.stream()
-            other.submit("probe")
-            next(stream)
-            began = time.monotonic()
-            plane.signal(signal.SIGTERM)
-            assert plane.wait(15) == 0
-            assert time.monotonic() - began < 10
-        waiting.join(15)
-        assert not waiting.is_alive()
+
+    def open_and_read(path: str) -> threading.Thread:
+        headers = {"Authorization": f"Bearer {installation.admin}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+        opened = threading.Event()
+
+        def read() -> None:
+            opened.set()
+            with urllib.request.urlopen(request, timeout=60) as response:
+                response.read()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        opened.wait()
+        return reader
+
+    readers = [open_and_read("/api/stream"), open_and_read(f"/api/jobs/{id}?wait=30")]
+    wait_for("the stream is open", lambda: "paddock_streams 1.0" in body(port, "/metrics"))
+    began = time.monotonic()
+    plane.signal(signal.SIGTERM)
+    assert plane.wait(20) == 0
+    for reader in readers:
+        reader.join(10)
+        assert not reader.is_alive()
+    assert time.monotonic() - began < 15
 
 
 def test_own_ports_for_workers_and_metrics(installation: Installation) -> None:
@@ -256,7 +273,7 @@ def test_a_worker_that_is_frozen_loses_its_job_and_cannot_finish_it(installation
         os.kill(sleeper.pid, signal.SIGCONT)
         for process in sleeper.children():
             process.resume()
-        wait_for("the sleeper learns it", lambda: "stale" in sleeper.said())
+        sleeper.until_said("stale")
         assert client.get(id) == job
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_it_says_where_it_is_and_keeps_its_token_private() -> None:
     with data_folder() as data, running_up(data, "--port", "0") as up:
-        told = wait_for("it has said so", lambda: up.said() if "Token" in up.said() else None)
+        told = up.until_said("Ctrl-C stops")
         assert f"Paddock answers at {up.address['url']}" in told
         assert f"Dashboard   {up.address['url']}/sign-in#code=" in told
         assert f"Token       {data / 'admin.token'}" in told
