@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import paddock
-from paddock import tracing
+from paddock import garbage, tracing
 from paddock.config import Config
 from paddock.jobs.kinds import Kinds
 from paddock.known_kinds import worker_kinds
@@ -41,6 +41,7 @@ async def work(config: Config, *, once: bool = False) -> int:
         version=paddock.__version__,
     )
     tracing.configure(config.otel_endpoint, "paddock-worker")
+    garbage.settle()
     try:
         if once:
             return await supervisor.run_once(signals=True)

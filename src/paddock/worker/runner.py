@@ -22,7 +22,7 @@ from uuid import UUID
 
 import uvloop
 
-from paddock import log, tracing
+from paddock import garbage, log, tracing
 from paddock.jobs import wire
 from paddock.jobs.errors import StaleAttempt
 from paddock.jobs.kinds import Kinds
@@ -266,6 +266,7 @@ def main() -> None:
     kinds: Kinds = named(options.kinds)
     ours: Factories = named(options.resources) if options.resources else {}
     resources = Resources(factories={**from_entry_points(), **ours})
+    garbage.settle()
     if options.blocking:
         BlockingHost(kinds, resources).run(end)
     else:
