@@ -1,0 +1,166 @@
+"""Time-outs the worker should have kept and could not: the rescuer keeps them, with a head start for the worker."""
+
+from datetime import timedelta
+from typing import TypeAlias
+
+import asyncpg
+
+from paddock.jobs import rescuing
+from paddock.jobs.core import Core
+from paddock.jobs.model import JobId
+from tests.conftest import DatabaseClock
+from tests.playing import Attempt, PlayedWorker, read, submit, worker
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+async def running(core: Core) -> tuple[JobId, PlayedWorker, Attempt]:
+    [id] = await submit(core, "timed")
+    played = await worker(core)
+    return id, played, await played.claim_one()
+
+
+async def passes(clock: DatabaseClock, played: PlayedWorker, *attempts: Attempt, minutes: float) -> None:
+    """Time, with beats: the worker lives and lists what it holds."""
+    while minutes > 0:
+        await clock.advance(minutes=min(0.5, minutes))
+        await played.beat(*attempts)
+        minutes -= 0.5
+
+
+async def test_the_claim_says_what_is_left(core: Core, clock: DatabaseClock) -> None:
+    _, played, attempt = await running(core)
+    assert (attempt.job.turn_timeout, attempt.job.stall_timeout) == (300, 1200)
+    assert (attempt.job.total_left, attempt.job.stall_left) == (3600, 1200)
+    await passes(clock, played, attempt, minutes=2)
+    await attempt.finish("again", delay_seconds=60)
+    await passes(clock, played, minutes=1)
+    again = await played.claim_one()
+    assert (again.job.total_left, again.job.stall_left) == (3600 - 180, 1200 - 120)
+
+
+async def test_a_turn_that_runs_too_long_is_a_transient_failure(core: Core, clock: DatabaseClock) -> None:
+    id, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=5.5)
+    assert await rescuing.keep_timeouts(core) == 0, "the worker's head start"
+    await passes(clock, played, attempt, minutes=0.5)
+    assert await rescuing.keep_timeouts(core) == 1
+    job = await read(core, id)
+    assert (job.status, job.failure_count, job.error_code) == ("pending", 1, "turn_timeout")
+    assert await played.beat(attempt) == ["stale_attempt"]
+
+
+async def test_turns_count_each_for_itself(core: Core, clock: DatabaseClock) -> None:
+    id, played, attempt = await running(core)
+    for _ in range(3):
+        await passes(clock, played, attempt, minutes=4)
+        await attempt.save({"n": 1})
+        await attempt.finish("again")
+        attempt = await played.claim_one()
+    assert await rescuing.keep_timeouts(core) == 0
+    assert (await read(core, id)).status == "claimed"
+
+
+async def test_too_long_without_progress_over_several_turns(core: Core, clock: DatabaseClock) -> None:
+    id, played, attempt = await running(core)
+    for _ in range(4):
+        await passes(clock, played, attempt, minutes=4.5)
+        await attempt.finish("again", delay_seconds=60)
+        await passes(clock, played, minutes=1)
+        attempt = await played.claim_one()
+    await passes(clock, played, attempt, minutes=2.5)
+    assert await rescuing.keep_timeouts(core) == 0
+    await passes(clock, played, attempt, minutes=0.5)
+    assert await rescuing.keep_timeouts(core) == 1
+    assert (await read(core, id)).error_code == "stalled"
+
+
+async def test_a_save_begins_the_stall_anew(core: Core, clock: DatabaseClock, connection: Connection) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL")
+    id, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=19)
+    await attempt.save({"n": 1})
+    await passes(clock, played, attempt, minutes=19)
+    assert await rescuing.keep_timeouts(core) == 0
+    await passes(clock, played, attempt, minutes=2)
+    assert await rescuing.keep_timeouts(core) == 1
+    assert (await read(core, id)).error_code == "stalled"
+
+
+async def test_time_not_claimed_is_no_stall(core: Core, clock: DatabaseClock, connection: Connection) -> None:
+    await connection.execute("UPDATE kinds SET total_timeout = NULL")
+    id, played, attempt = await running(core)
+    await attempt.finish("again", delay_seconds=3600 * 5)
+    await passes(clock, played, minutes=300)
+    await played.claim_one()
+    assert await rescuing.keep_timeouts(core) == 0
+    assert (await read(core, id)).status == "claimed"
+
+
+async def test_too_long_in_all_fails_the_job_that_runs(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, stall_timeout = NULL")
+    id, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=60.5)
+    assert await rescuing.keep_timeouts(core) == 0
+    await passes(clock, played, attempt, minutes=0.5)
+    assert await rescuing.keep_timeouts(core) == 1
+    job = await read(core, id)
+    assert (job.status, job.error_code, job.ended_by) == ("failed", "timed_out", None)
+    [cleanup] = await connection.fetch("SELECT * FROM jobs")
+    assert cleanup["after_attempt"] == attempt.job.attempt_id, "it may still be running"
+    assert await attempt.finish() == "stale_attempt"
+    assert await attempt.release() == "stale_attempt"
+    assert [a.job.cleanup_of for a in await played.claim()] == [id]
+
+
+async def test_too_long_in_all_fails_the_job_that_waits(core: Core, clock: DatabaseClock) -> None:
+    id, played, attempt = await running(core)
+    await attempt.finish("again", delay_seconds=3600 * 5, waiting_on="query")
+    await passes(clock, played, minutes=60)
+    assert await rescuing.keep_timeouts(core) == 0
+    await clock.advance(seconds=1)
+    assert await rescuing.keep_timeouts(core) == 1
+    assert (await read(core, id)).error_code == "timed_out"
+    await played.beat()
+    assert [a.job.cleanup_of for a in await played.claim()] == [id]
+
+
+async def test_a_job_that_was_never_claimed_is_not_too_long(core: Core, clock: DatabaseClock) -> None:
+    [id] = await submit(core, "timed")
+    await clock.advance(timedelta(days=3))
+    assert await rescuing.keep_timeouts(core) == 0
+    assert (await read(core, id)).status == "pending"
+
+
+async def test_the_cleanup_after_the_last_of_too_many_time_outs_waits_for_the_attempt(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    """The worker lives and may still run the handler: nobody enters what it is still at."""
+    await connection.execute("UPDATE kinds SET failure_limit = 0")
+    id, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=6)
+    await rescuing.keep_timeouts(core)
+    assert (await read(core, id)).error_code == "attempts_exhausted"
+    other = await worker(core, "other")
+    assert await other.claim() == []
+    await passes(clock, played, attempt, minutes=2)
+    await other.beat()
+    assert await other.claim() == []
+    await attempt.release()
+    assert [a.job.cleanup_of for a in await other.claim()] == [id]
+
+
+async def test_a_cleanup_that_runs_too_long_is_tried_again_and_then_given_up(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    await connection.execute("UPDATE kinds SET failure_limit = 1, backoff_first = '1 s'")
+    _, played, attempt = await running(core)
+    await attempt.finish("permanent")
+    for status in ("pending", None):
+        cleanup = await played.claim_one()
+        await passes(clock, played, cleanup, minutes=6)
+        assert await rescuing.keep_timeouts(core) == 1
+        assert await connection.fetchval("SELECT status FROM jobs") == status
+        await passes(clock, played, minutes=0.5)
