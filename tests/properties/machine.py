@@ -1,6 +1,6 @@
 """Random schedules of everything that can happen to jobs, as a state machine of hypothesis."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,6 +21,7 @@ PICK = st.integers(0, 1_000)
 # The last ones are taken most: what was done long ago seldom matters to what happens next.
 RECENT = 12
 OUTCOMES = ("done", "again", "transient", "permanent")
+WRITE = st.sampled_from(["save", "save nonsense", "release", "release for later", "invalid", *OUTCOMES])
 WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "cancelled", "anyone"])
 
 
@@ -142,15 +143,12 @@ class Paddock(RuleBasedStateMachine):
         self.run(self.play.seal(self.group(pick)))
 
     @precondition(have_live)
-    @rule(picks=st.lists(PICK, min_size=1, max_size=3))
-    def cancel(self, picks: list[int]) -> None:
+    @rule(picks=st.lists(PICK, min_size=1, max_size=3), running=st.booleans())
+    def cancel(self, picks: list[int], running: bool) -> None:
         live = list(self.play.model.live)
+        if running and self.play.attempts:
+            live = [self.holder(picks[0]).id]
         self.run(self.play.cancel([live[pick % len(live)] for pick in picks]))
-
-    @precondition(have_attempts)
-    @rule(pick=PICK)
-    def cancel_what_runs(self, pick: int) -> None:
-        self.run(self.play.cancel([self.holder(pick).id]))
 
     @precondition(have_ended)
     @rule(pick=PICK)
@@ -163,13 +161,18 @@ class Paddock(RuleBasedStateMachine):
     def run_now(self, pick: int) -> None:
         self.run(self.play.run_now(self.job(pick)))
 
-    @rule(enabled=st.booleans())
-    def drain(self, enabled: bool) -> None:
-        self.run(self.play.drain(enabled))
-
-    @rule(kind=KIND, paused=st.sampled_from([True, False, False]))
-    def pause(self, kind: str, paused: bool) -> None:
-        self.run(self.play.pause(kind, paused))
+    @rule(
+        what=st.sampled_from(["drain", "pause", "quiet", "hooks"]), kind=KIND, pick=PICK, on=st.sampled_from([1, 0, 0])
+    )
+    def operate(self, what: str, kind: str, pick: int, on: int) -> None:
+        if what == "drain":
+            self.run(self.play.drain(bool(on)))
+        elif what == "pause":
+            self.run(self.play.pause(kind, bool(on)))
+        elif what == "quiet":
+            self.run(self.play.quiet(self.session(pick), bool(on)))
+        else:
+            self.run(self.play.switch_hooks(end=bool(on and pick % 3), group=bool(on and pick % 2)))
 
     @rule(
         owner=OWNERS,
@@ -182,19 +185,11 @@ class Paddock(RuleBasedStateMachine):
         else:
             self.run(self.play.unsubscribe(self.play.model.webhooks[-1]))
 
-    @rule(end=st.booleans(), group=st.booleans())
-    def switch_hooks(self, end: bool, group: bool) -> None:
-        self.run(self.play.switch_hooks(end=end, group=group))
-
     # Workers.
 
     @rule()
     def register(self) -> None:
         self.run(self.register_one())
-
-    @rule(pick=PICK, quiet=st.sampled_from([True, False, False]))
-    def quiet(self, pick: int, quiet: bool) -> None:
-        self.run(self.play.quiet(self.session(pick), quiet))
 
     @rule(
         pick=PICK,
@@ -227,9 +222,20 @@ class Paddock(RuleBasedStateMachine):
         self.run(self.play.claim(recent[-1 - pick % len(recent)]))
 
     @precondition(have_attempts)
-    @rule(who=WHO, pick=PICK, saved=st.sampled_from([{"n": 1}, {"n": 2}, {"n": 3, "m": 1}, "not an object"]))
-    def save(self, who: str, pick: int, saved: dict[str, int] | str) -> None:
-        self.run(self.play.save(self.one(who, pick), saved))
+    @rule(who=WHO, pick=PICK, what=WRITE)
+    def write(self, who: str, pick: int, what: str) -> None:
+        self._write(what, self.one(who, pick))
+
+    def _write(self, what: str, held: Held) -> None:
+        play = self.play
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "save": lambda: play.save(held, {"saved": len(play.writes)}),
+            "save nonsense": lambda: play.save(held, "not an object"),
+            "release": lambda: play.release(held, 0),
+            "release for later": lambda: play.release(held, 5),
+            "invalid": lambda: play.finish([finish_item(held, "done", result=INVALID)]),
+        }
+        self.run(work[what]() if what in work else play.finish([finish_item(held, what)]))
 
     @precondition(have_attempts)
     @rule(pick=PICK)
@@ -278,11 +284,6 @@ class Paddock(RuleBasedStateMachine):
         self.run(self.play.finish([item]))
 
     @precondition(have_attempts)
-    @rule(pick=PICK)
-    def finish_invalid(self, pick: int) -> None:
-        self.run(self.play.finish([finish_item(self.holder(pick), "done", result=INVALID)]))
-
-    @precondition(have_attempts)
     @rule(pick=PICK, budget=st.sampled_from(["work", "cluster"]), times=st.integers(3, 6), unclassified=st.booleans())
     def fail_again_and_again(self, pick: int, budget: str, times: int, unclassified: bool) -> None:
         held = self.holder(pick)
@@ -310,7 +311,7 @@ class Paddock(RuleBasedStateMachine):
     @rule(
         pick=PICK,
         taken=st.sampled_from(["release", "again", "transient", "died"]),
-        late=st.lists(st.sampled_from(["save", "release", *OUTCOMES]), min_size=1, max_size=3),
+        late=st.lists(WRITE, min_size=1, max_size=3),
     )
     def take_over_and_write_late(self, pick: int, taken: str, late: list[str]) -> None:
         """The heart of it: another attempt holds the job, and the one before does not know."""
@@ -325,14 +326,6 @@ class Paddock(RuleBasedStateMachine):
             self.run(play.new_worker(play.model.live[held.id].kind))
         for write in late:
             self._write(write, held)
-
-    def _write(self, what: str, held: Held) -> None:
-        if what == "save":
-            self.run(self.play.save(held, {"late": 2}))
-        elif what == "release":
-            self.run(self.play.release(held, 0))
-        else:
-            self.run(self.play.finish([finish_item(held, what)]))
 
     @precondition(have_attempts)
     @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))
@@ -356,11 +349,6 @@ class Paddock(RuleBasedStateMachine):
         recent = self.play.writes[-3:]
         self.run(recent[-1 - pick % len(recent)]())
 
-    @precondition(have_attempts)
-    @rule(who=WHO, pick=PICK, delay=st.sampled_from([0, 5]))
-    def release(self, who: str, pick: int, delay: float) -> None:
-        self.run(self.play.release(self.one(who, pick), delay))
-
     @rule(pick=PICK, omit=st.sampled_from([0, 0, 1, 2, 0xFF]), dying=st.sampled_from([False, False, False, True]))
     def beat(self, pick: int, omit: int, dying: bool) -> None:
         self.run(self.play.beat(self.session(pick), omit=omit, dying=dying))
@@ -383,18 +371,12 @@ class Paddock(RuleBasedStateMachine):
             self.run(self.play.beat(session))
         self.run(self.play.keep_timeouts())
 
-    @rule()
-    def rescue(self) -> None:
-        self.run(self.play.rescue())
-
-    @rule()
-    def keep_timeouts(self) -> None:
-        self.run(self.play.keep_timeouts())
-
-    @precondition(have_groups)
-    @rule()
-    def repeat_hooks(self) -> None:
-        self.run(self.play.repeat_hooks())
+    @rule(what=st.sampled_from(["rescue", "keep_timeouts", "repeat_hooks"]))
+    def tick(self, what: str) -> None:
+        play = self.play
+        self.run(
+            {"rescue": play.rescue, "keep_timeouts": play.keep_timeouts, "repeat_hooks": play.repeat_hooks}[what]()
+        )
 
     # Races.
 
