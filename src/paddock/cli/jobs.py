@@ -20,6 +20,7 @@ from paddock.cli.output import (
     dump,
     facts,
     field,
+    is_narrow,
     is_terminal,
     repeatedly,
     show,
@@ -36,6 +37,7 @@ app = App(name="jobs", help="Submit, look at, cancel and retry jobs.")
 Ids = Annotated[list[str], Parameter(help="Job ids, or their beginnings if those are unique.", negative=())]
 Reason = Annotated[str | None, Parameter(help="Why: kept in the job's timeline and the audit log.")]
 WHOLE_ID = 36
+SHORT_ID = 18
 
 
 @app.command(name="list")
@@ -101,7 +103,7 @@ def list_jobs(
         return list(server.pages("/api/jobs", limit, **asked))
 
     if watch:
-        return repeatedly(lambda: table(found(), COLUMNS) if (found()) else "No jobs.")
+        return repeatedly(lambda: table(jobs, COLUMNS) if (jobs := found()) else "No jobs.")
     show(found(), COLUMNS, output, none="No jobs match.")
     return 0
 
@@ -275,8 +277,13 @@ def progress(job: Item) -> str:
     return ", ".join(part for part in told if part) or "-"
 
 
+def shown_id(job: Item) -> str:
+    """On a narrow terminal its beginning: time and counter, which every command takes for the whole."""
+    return str(job["id"])[:SHORT_ID] if is_narrow() else str(job["id"])
+
+
 COLUMNS: Sequence[Column] = (
-    field("id"),
+    Column("id", shown_id),
     Column("kind", lambda job: f"{job['kind']} cleanup" if job.get("cleanup_of") else str(job["kind"])),
     field("status"),
     Column("progress", progress),

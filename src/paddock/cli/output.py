@@ -18,6 +18,8 @@ Watch = Annotated[bool, Parameter(name=["--watch", "-w"], negative=(), help="Sho
 Item = Mapping[str, Any]
 
 WATCH_SECONDS = 2.0
+# From here on there is room for whole ids beside everything else.
+WIDE = 150
 STYLES: Mapping[str, str] = {
     "pending": "yellow",
     "claimed": "cyan",
@@ -62,6 +64,25 @@ def console() -> "Console":
     return Console(highlight=False, soft_wrap=False, width=None if is_terminal() else 10_000)
 
 
+def is_narrow() -> bool:
+    return is_terminal() and console().width < WIDE
+
+
+def rendered(shown: "RenderableType") -> str:
+    """As text, without the spaces that fill a table's last column."""
+    out = console()
+    with out.capture() as captured:
+        out.print(shown)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def write(shown: "RenderableType") -> None:
+    if is_terminal():
+        console().print(shown)
+    else:
+        sys.stdout.write(rendered(shown))
+
+
 def show(items: Iterable[Item], columns: Sequence[Column], form: Form, *, name: str = "id", none: str) -> None:
     """A list. `none` is what a person reads when it is empty."""
     found = list(items)
@@ -72,14 +93,14 @@ def show(items: Iterable[Item], columns: Sequence[Column], form: Form, *, name: 
     elif not found:
         sys.stderr.write(f"{none}\n")
     else:
-        console().print(table(found, columns))
+        write(table(found, columns))
 
 
 def show_one(item: Item, form: Form, *, name: str = "id", person: Callable[[Item], "RenderableType"]) -> None:
     if form == "name":
         sys.stdout.write(f"{item[name]}\n")
     elif form == "table":
-        console().print(person(item))
+        write(person(item))
     else:
         dump(item, form)
 
@@ -143,13 +164,11 @@ def repeatedly(render: Callable[[], "RenderableType"]) -> int:
 
 
 def _repeatedly_plain(render: Callable[[], "RenderableType"]) -> int:
-    out = console()
     before = ""
     while True:
-        with out.capture() as captured:
-            out.print(render())
-        if captured.get() != before:
-            before = captured.get()
-            sys.stdout.write(before)
+        now = rendered(render())
+        if now != before:
+            before = now
+            sys.stdout.write(now)
             sys.stdout.flush()
         time.sleep(WATCH_SECONDS)

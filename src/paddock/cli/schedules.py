@@ -28,7 +28,7 @@ def list_schedules(*, output: Output = "table", watch: Watch = False, connect: C
         return list(server.pages("/api/schedules", None))
 
     if watch:
-        return repeatedly(lambda: table(found(), COLUMNS) if found() else "No schedules.")
+        return repeatedly(lambda: table(schedules, COLUMNS) if (schedules := found()) else "No schedules.")
     show(found(), COLUMNS, output, name="name", none="No schedules.")
     return 0
 

@@ -22,7 +22,7 @@ def list_workers(*, output: Output = "table", watch: Watch = False, connect: Con
         return list(server.pages("/api/workers", None))
 
     if watch:
-        return repeatedly(lambda: table(found(), COLUMNS) if found() else "No workers.")
+        return repeatedly(lambda: table(workers, COLUMNS) if (workers := found()) else "No workers.")
     show(found(), COLUMNS, output, name="session", none="No workers. Start one with `paddock worker`.")
     return 0
 
