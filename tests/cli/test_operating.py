@@ -1,5 +1,6 @@
 """Kinds, workers, schedules, tokens, events, webhooks, drain, doctor, config, version: each against a running server."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,23 @@ def test_the_last_admin_token_is_not_revoked(terminal: Terminal) -> None:
     assert terminal("tokens", "revoke", "admin").code == 4
 
 
+def test_the_first_token_of_a_database_of_ones_own(
+    here: Path, dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from paddock.cli import app
+
+    assert app.run(["tokens", "bootstrap"]) == 2
+    assert "PADDOCK_DATABASE_URL" in capsys.readouterr().err
+    monkeypatch.setenv("PADDOCK_DATABASE_URL", dsn)
+    assert app.run(["tokens", "bootstrap", "--name", "first", "-o", "json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["token"].startswith("pdk_")
+    assert (made["name"], made["role"]) == ("first", "admin")
+    monkeypatch.setenv("PADDOCK_DATABASE_URL", "postgresql://nobody:hush@127.0.0.1:1/none")
+    assert app.run(["tokens", "bootstrap"]) == 1
+    assert "hush" not in capsys.readouterr().err
+
+
 def test_a_sign_in_link(terminal: Terminal, up: Up) -> None:
     link = terminal("tokens", "link").out.strip()
     assert link.startswith(f"{up.address['url']}/sign-in#code=")
@@ -178,8 +196,6 @@ def test_doctor_needs_an_operator(terminal: Terminal, up: Up, tmp_path: Path) ->
 def test_config_shows_values_and_sources(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import json
-
     from paddock.cli import app
 
     monkeypatch.setenv("PADDOCK_DATABASE_URL", "postgresql://paddock:hush@db/paddock")

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.errors import NOT_FOUND, CommandFailed, wrong_usage
-from paddock.cli.output import Column, Item, Output, dump, facts, field, show, show_one
+from paddock.cli.output import Column, Form, Item, Output, dump, facts, field, show, show_one
 from paddock.cli.wording import ago, duration, moment, now
 
 if TYPE_CHECKING:
@@ -71,13 +71,56 @@ def create(
         "expires_at": expiry(expires),
     }
     made = open_server(connect).post("/api/tokens", {key: value for key, value in body.items() if value is not None})
+    return _show_secret(made, output)
+
+
+@app.command
+def bootstrap(*, name: str = "admin", output: Output = "table") -> int:
+    """Create the first admin token straight in the database (PADDOCK_DATABASE_URL), where no token exists to ask with.
+
+    Parameters
+    ----------
+    name:
+        What it is for.
+    """
+    import asyncio
+
+    from paddock.config import load
+
+    config = load()
+    if config.database_url is None:
+        raise wrong_usage(
+            "This needs the database itself: set PADDOCK_DATABASE_URL.",
+            "`paddock up` keeps its admin token in its data folder.",
+        )
+    return _show_secret(asyncio.run(_create_admin(config.database_url.get_secret_value(), name)), output)
+
+
+async def _create_admin(dsn: str, name: str) -> dict[str, Any]:
+    import asyncpg
+
+    from paddock.api.tokens import Tokens, everything
+    from paddock.db.migrate import MigrationError, migrate
+    from paddock.db.pool import open_database
+    from paddock.log import scrub
+
+    try:
+        await migrate(dsn)
+        async with open_database(dsn, durable=1, relaxed=1) as db:
+            shown, secret = await Tokens(db).create(everything(name, "admin"), actor="paddock tokens bootstrap")
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, MigrationError) as problem:
+        raise CommandFailed(scrub(f"The database refused: {problem}.")) from None
+    return {"token": secret, **{key: shown[key] for key in ("name", "role", "owner")}, "id": str(shown["id"])}
+
+
+def _show_secret(made: dict[str, Any], output: Form) -> int:
     if output in ("json", "yaml"):
         dump({"token": made["token"], **{key: value for key, value in made.items() if key != "token"}}, output)
-    elif output == "name" or not sys.stdout.isatty():
-        sys.stdout.write(f"{made['token']}\n")
-    else:
-        sys.stdout.write(f"{made['token']}\n")
-        sys.stderr.write(f"A token of role {role} for {made.get('owner', name)}. Keep it: it is not shown again.\n")
+        return 0
+    sys.stdout.write(f"{made['token']}\n")
+    if sys.stdout.isatty():
+        told = f"A token of role {made['role']} for {made['owner']}. Keep it: it is not shown again."
+        sys.stderr.write(f"{told}\n")
     return 0
 
 
