@@ -75,13 +75,15 @@ class Env:
     _databases: int = field(default=0)
 
     @contextlib.asynccontextmanager
-    async def database(self, purpose: str) -> AsyncIterator[Database]:
-        """A fresh database, dropped afterwards. Starts right after a checkpoint, so that none pays for another's
+    async def database(self, purpose: str, **settings: int) -> AsyncIterator[Database]:
+        """A fresh database, dropped afterwards; `settings` hold for every connection to it. Starts right after a checkpoint, so that none pays for another's
         dirty pages and all pay for their own full-page images."""
         self._databases += 1
         name = f"bench_{purpose}_{self._databases}"
         async with self._admin() as admin:
             await admin.execute(f'CREATE DATABASE "{name}"')
+            for setting, value in settings.items():
+                await admin.execute(f'ALTER DATABASE "{name}" SET {setting} = {value}')
             await admin.execute("CHECKPOINT")
         parts = urlsplit(self.server.dsn)
         try:

@@ -19,13 +19,19 @@ GOALS = (("floor", 0.6), ("pgqueuer", 1.0), ("procrastinate", 40.0))
 Rounds = dict[str, list[Drained]]
 
 
-async def rounds_of(env: Env, contenders: tuple[Contender, ...], load: Load, rounds: int) -> Rounds:
+# What a flush of the WAL costs on a disk that is not as quick as this one: the pause is PostgreSQL's own `commit_delay`.
+SLOW_DISK_MS = 4
+
+
+async def rounds_of(
+    env: Env, contenders: tuple[Contender, ...], load: Load, rounds: int, *, flush_ms: int = 0
+) -> Rounds:
     measured: Rounds = {}
     for number in range(rounds):
         # Every other round runs backwards, so that nobody always comes after the same neighbour.
         for contender in contenders if number % 2 == 0 else contenders[::-1]:
             jobs = max(1, round(load.jobs * contender.share_of_jobs))
-            async with env.database(contender.name) as database:
+            async with env.database(contender.name, commit_delay=1000 * flush_ms, commit_siblings=0) as database:
                 own = Load(jobs, load.batch, load.in_flight, load.payload_bytes)
                 try:
                     drained = await contender.drain(env, database, own)
@@ -54,6 +60,10 @@ async def run(env: Env) -> list[Figure]:
         else:
             figures.append(missing(name, "x", f">= {goal:g} x"))
     figures += _seen(measured, batched)
+
+    slow = await rounds_of(env, CONTENDERS[:2], batched, rounds, flush_ms=SLOW_DISK_MS)
+    label = f"paddock / floor, batch {batched.batch}, {SLOW_DISK_MS} ms a flush"
+    figures.append(shown(label, ratios(slow, "paddock", "floor"), "x"))
 
     alone = await rounds_of(env, CONTENDERS[:2], single, rounds)
     if "paddock" in alone:

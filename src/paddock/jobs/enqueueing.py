@@ -66,6 +66,11 @@ class _Ready:
 async def submit(
     core: "Core", jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
 ) -> Submitted:
+    if idempotency is None and len(jobs) == 1 and jobs[0].group_id is None:
+        async with core.db.single() as tx:
+            ids = await enqueue(core, tx, jobs, public=public)
+        return Submitted(await reading.jobs(core.db, ids))
+
     async def write(tx: Transaction) -> tuple[list[JobId], bool]:
         if idempotency is not None:
             earlier = await _earlier(tx, idempotency)
