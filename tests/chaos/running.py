@@ -263,7 +263,9 @@ async def _run(chaos: Chaos) -> Findings:
     found.figures |= {"kills": chaos.kills.total(), **{f"killed: {name}": n for name, n in chaos.kills.most_common()}}
     found.figures |= {"freezes": chaos.freezes.total(), **dict(chaos.freezes.most_common())}
     found.figures |= {f"answers {status}": n for status, n in sorted(load.answers.items())}
-    found.figures["500s"] = load.answers["500"]
+    found.check(not load.answers["500"], f"{load.answers['500']} answers were a 500, which is always a bug")
+    failed = [line for plane in chaos.planes for line in plane.lines('"request failed"')]
+    found.check(not failed, f"{len(failed)} requests failed for a reason nobody foresaw: {failed[:1]}")
     return found
 
 

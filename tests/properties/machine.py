@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any
 from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from paddock.jobs import wire
 from paddock.jobs.model import GroupId, NewJob
@@ -23,6 +24,20 @@ RECENT = 12
 OUTCOMES = ("done", "again", "transient", "permanent")
 WRITE = st.sampled_from(["save", "save nonsense", "release", "release for later", "invalid", *OUTCOMES])
 WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "cancelled", "anyone"])
+
+
+def when(condition: Callable[["Paddock"], bool]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Not hypothesis' precondition: who won a race decides what there is, and what is drawn must not depend on that."""
+
+    def decorate(step: Callable[..., None]) -> Callable[..., None]:
+        @wraps(step)
+        def guarded(machine: "Paddock", **drawn: Any) -> None:
+            if condition(machine):
+                step(machine, **drawn)
+
+        return guarded
+
+    return decorate
 
 
 def have_attempts(machine: "Paddock") -> bool:
@@ -49,6 +64,9 @@ class Paddock(RuleBasedStateMachine):
     def begin(self) -> None:
         self.play = Play(self.world, self.world.run(self.world.start()))
         self.run(self.register_one())
+        for kind in ("plain", "locking", "timed"):
+            self.run(self.play.submit([new_job(kind, "ann", 3, "table-1", 0)]))
+            self.run(self.play.new_worker(kind))
 
     async def register_one(self) -> None:
         await self.play.register()
@@ -131,33 +149,33 @@ class Paddock(RuleBasedStateMachine):
         jobs = [new_job(kind, "ann", 3, None, 0) for kind in kinds]
         self.run(self.play.make_group(jobs, sealed=sealed, final=final))
 
-    @precondition(have_groups)
     @rule(pick=PICK, kind=KIND, lock=LOCK)
+    @when(have_groups)
     def submit_to_group(self, pick: int, kind: str, lock: str | None) -> None:
         job = NewJob(kind, {"lock": lock}, owner="ann", group_id=self.group(pick))
         self.run(self.play.submit([job]))
 
-    @precondition(have_groups)
     @rule(pick=PICK)
+    @when(have_groups)
     def seal(self, pick: int) -> None:
         self.run(self.play.seal(self.group(pick)))
 
-    @precondition(have_live)
     @rule(picks=st.lists(PICK, min_size=1, max_size=3), running=st.booleans())
+    @when(have_live)
     def cancel(self, picks: list[int], running: bool) -> None:
         live = list(self.play.model.live)
         if running and self.play.attempts:
             live = [self.holder(picks[0]).id]
         self.run(self.play.cancel([live[pick % len(live)] for pick in picks]))
 
-    @precondition(have_ended)
     @rule(pick=PICK)
+    @when(have_ended)
     def retry(self, pick: int) -> None:
         ended = list(self.play.model.ended)
         self.run(self.play.retry(ended[-1 - pick % len(ended)]))
 
-    @precondition(lambda self: have_live(self) or have_ended(self))
     @rule(pick=PICK)
+    @when(lambda self: have_live(self) or have_ended(self))
     def run_now(self, pick: int) -> None:
         self.run(self.play.run_now(self.job(pick)))
 
@@ -215,14 +233,14 @@ class Paddock(RuleBasedStateMachine):
             self.run(self.play.submit([new_job(kind, "bob", 3, lock, 0) for _ in range(n)]))
         self.run(self.play.new_worker(kind))
 
-    @precondition(lambda self: bool(self.play.claims))
     @rule(pick=PICK)
+    @when(lambda self: bool(self.play.claims))
     def claim_again(self, pick: int) -> None:
         recent = self.play.claims[-4:]
         self.run(self.play.claim(recent[-1 - pick % len(recent)]))
 
-    @precondition(have_attempts)
     @rule(who=WHO, pick=PICK, what=WRITE)
+    @when(have_attempts)
     def write(self, who: str, pick: int, what: str) -> None:
         self._write(what, self.one(who, pick))
 
@@ -237,12 +255,11 @@ class Paddock(RuleBasedStateMachine):
         }
         self.run(work[what]() if what in work else play.finish([finish_item(held, what)]))
 
-    @precondition(have_attempts)
     @rule(pick=PICK)
+    @when(have_attempts)
     def save_by_all_attempts_of_one_job(self, pick: int) -> None:
         self.run(self.play.save_together(self.all_attempts_of(self.superseded(pick)), {"late": 1}))
 
-    @precondition(have_attempts)
     @rule(
         who=WHO,
         pick=PICK,
@@ -253,6 +270,7 @@ class Paddock(RuleBasedStateMachine):
         budget=st.sampled_from(["work", "work", "cluster"]),
         unclassified=st.booleans(),
     )
+    @when(have_attempts)
     def finish(
         self,
         who: str,
@@ -271,8 +289,8 @@ class Paddock(RuleBasedStateMachine):
         fields = of_outcome.get(outcome, {})
         self.run(self.play.finish([finish_item(self.one(who, pick), outcome, **fields)]))
 
-    @precondition(have_attempts)
     @rule(pick=PICK, kind=KIND, lock=LOCK, event=st.booleans(), follow_ups=st.integers(0, 1))
+    @when(have_attempts)
     def done_with_more(self, pick: int, kind: str, lock: str | None, event: bool, follow_ups: int) -> None:
         held = self.holder(pick)
         item = finish_item(
@@ -283,8 +301,8 @@ class Paddock(RuleBasedStateMachine):
         )
         self.run(self.play.finish([item]))
 
-    @precondition(have_attempts)
     @rule(pick=PICK, budget=st.sampled_from(["work", "cluster"]), times=st.integers(3, 6), unclassified=st.booleans())
+    @when(have_attempts)
     def fail_again_and_again(self, pick: int, budget: str, times: int, unclassified: bool) -> None:
         held = self.holder(pick)
         for _ in range(times):
@@ -296,8 +314,8 @@ class Paddock(RuleBasedStateMachine):
             self.run(self.play.new_worker(row.kind))
             held = next((h for h in reversed(self.play.attempts) if h.id == held.id), held)
 
-    @precondition(have_attempts)
     @rule(pick=PICK, times=st.integers(1, 3))
+    @when(have_attempts)
     def die_again_and_again(self, pick: int, times: int) -> None:
         held = self.holder(pick)
         for _ in range(times):
@@ -307,12 +325,12 @@ class Paddock(RuleBasedStateMachine):
                 break
             self.run(self.play.new_worker(row.kind))
 
-    @precondition(have_attempts)
     @rule(
         pick=PICK,
         taken=st.sampled_from(["release", "again", "transient", "died"]),
         late=st.lists(WRITE, min_size=1, max_size=3),
     )
+    @when(have_attempts)
     def take_over_and_write_late(self, pick: int, taken: str, late: list[str]) -> None:
         """The heart of it: another attempt holds the job, and the one before does not know."""
         play, held = self.play, self.holder(pick)
@@ -327,14 +345,14 @@ class Paddock(RuleBasedStateMachine):
         for write in late:
             self._write(write, held)
 
-    @precondition(have_attempts)
     @rule(picks=st.lists(st.tuples(PICK, st.sampled_from(OUTCOMES)), min_size=2, max_size=4))
+    @when(have_attempts)
     def finish_together(self, picks: list[tuple[int, str]]) -> None:
         items = {(held := self.attempt(pick)).attempt: finish_item(held, outcome) for pick, outcome in picks}
         self.run(self.play.finish(list(items.values())))
 
-    @precondition(have_attempts)
     @rule(pick=PICK, outcome=st.sampled_from(OUTCOMES))
+    @when(have_attempts)
     def finish_all_attempts_of_one_job(self, pick: int, outcome: str) -> None:
         """One worker may well hold a dead attempt's finish and the living one's, and send them together."""
         several = self.all_attempts_of(self.superseded(pick))
@@ -343,8 +361,8 @@ class Paddock(RuleBasedStateMachine):
     def all_attempts_of(self, one: Held) -> list[Held]:
         return [held for held in self.play.attempts if held.id == one.id]
 
-    @precondition(lambda self: bool(self.play.writes))
     @rule(pick=PICK)
+    @when(lambda self: bool(self.play.writes))
     def write_again(self, pick: int) -> None:
         recent = self.play.writes[-3:]
         self.run(recent[-1 - pick % len(recent)]())
@@ -380,12 +398,12 @@ class Paddock(RuleBasedStateMachine):
 
     # Races.
 
-    @precondition(have_attempts)
     @rule(
         picks=st.lists(PICK, min_size=1, max_size=3),
         outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=4, max_size=4),
         others=st.sets(st.sampled_from(["cancel", "release", "rescue", "rescue", "claim", "timeouts"]), max_size=3),
     )
+    @when(have_attempts)
     def race_to_end(self, picks: list[int], outcomes: list[str], others: set[str]) -> None:
         play, several = self.play, {(held := self.holder(pick)).attempt: held for pick in picks}
         several |= {(held := self.superseded(picks[0])).attempt: held}
@@ -413,14 +431,14 @@ class Paddock(RuleBasedStateMachine):
     def race_to_claim(self, n: int) -> None:
         self.run(self.play.race([self.play.raced_claim(self.session(m)) for m in range(n)]))
 
-    @precondition(have_ended)
     @rule(pick=PICK, n=st.integers(2, 3))
+    @when(have_ended)
     def race_to_retry(self, pick: int, n: int) -> None:
         ended = list(self.play.model.ended)
         self.run(self.play.race([self.play.raced_retry(ended[-1 - pick % len(ended)]) for _ in range(n)]))
 
-    @precondition(have_groups)
     @rule(pick=PICK, outcome=st.sampled_from(["done", "permanent"]))
+    @when(have_groups)
     def race_to_end_a_group(self, pick: int, outcome: str) -> None:
         play, group = self.play, self.group(pick)
         live = play.model.live
