@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
+from paddock.db.pool import Transaction
 from paddock.jobs import enqueueing, wire
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Draining, LockHeld, Refused
@@ -197,3 +198,20 @@ class TestDrain:
         await core.drain(True, actor="ops", reason="why")
         [row] = await connection.fetch("SELECT * FROM audit_log")
         assert (row["actor"], row["action"], row["reason"]) == ("ops", "drain_on", "why")
+
+    async def test_one_refused_by_a_drain_that_has_just_ended_is_told_to_try_again(
+        self, core: Core, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The insert was turned away; before its reason is read, somebody ends the drain."""
+        await core.drain(True, actor="ops")
+        fetch = Transaction.fetch
+
+        async def ends_meanwhile(tx: Transaction, *arguments: Any) -> list[asyncpg.Record]:
+            rows = await fetch(tx, *arguments)
+            if not rows:
+                await connection.execute("UPDATE service SET drained = false")
+            return rows
+
+        monkeypatch.setattr(Transaction, "fetch", ends_meanwhile)
+        with pytest.raises(Draining):
+            await submit(core)

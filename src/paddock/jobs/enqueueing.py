@@ -191,6 +191,9 @@ async def _refuse(tx: Transaction, ready: Sequence[_Ready], inserted: Sequence[U
     holder = await tx.fetchrow(SQL["lock_holder"], lock_keys, inserted)
     if holder is not None:
         raise LockHeld(holder["lock_key"], holder["id"], holder["owner"])
+    if not lock_keys:
+        # Refused by the drain, which ended before it could be read.
+        raise Draining(None)
     # The holder ended meanwhile, or two jobs of this very batch want the same lock.
     raise LockHeld(next(key for key in lock_keys if lock_keys.count(key) > 1 or key == lock_keys[-1]), None, None)
 
