@@ -132,11 +132,12 @@ def _help(app: Any, words: list[str]) -> str:
 def routes() -> str:
     from fastapi import FastAPI
 
+    from paddock import doctor
     from paddock.api.access import ACCESS
     from paddock.api.app import ROUTERS, openapi
 
     app = FastAPI()
-    for router in ROUTERS:
+    for router in (*ROUTERS, doctor.router()):
         app.router.routes.extend(router.routes)
     documented: Mapping[str, Mapping[str, Any]] = openapi(app)["paths"]
     rows = []

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from paddock import doctor
 from paddock.api.access import Role
 from paddock.api.app import create_app
 from paddock.api.server import Server, listen
@@ -68,7 +69,7 @@ def config() -> Config:
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routes=pages.routes())
+    return create_app(core, config, routers=[doctor.router()], routes=pages.routes())
 
 
 @pytest.fixture

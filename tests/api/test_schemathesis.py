@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from schemathesis import APIOperation
 from schemathesis.core.result import Ok
 
+from paddock import doctor
 from paddock.api.access import Role
 from paddock.api.app import create_app
 from paddock.api.server import Server, listen
@@ -49,7 +50,7 @@ def running(postgres: Postgres, role: Role) -> Iterator[tuple[str, str]]:
         dsn = await postgres.create_database(f"schemathesis_{role}", "paddock_template")
         kinds = Kinds([*TEST_KINDS, BULK, PROBE])
         async with open_core(dsn, kinds, metrics=Metrics(CollectorRegistry())) as core:
-            app = create_app(core, Config())
+            app = create_app(core, Config(), routers=[doctor.router()])
             _, secret = await app.state.plane.tokens.create(everything("fuzz", role), actor="test")
             bound = listen("127.0.0.1", 0)
             bound.listen()  # who comes before the server is ready waits
