@@ -281,3 +281,36 @@ async def test_many_rescuers_at_once_count_a_loss_once(core: Core, clock: Databa
     await asyncio.gather(*(rescuing.rescue(core) for _ in range(8)))
     await rescuing.rescue(core)
     assert {((await read(core, id)).status, (await read(core, id)).lost_count) for id in ids} == {("pending", 1)}
+
+
+async def test_a_finish_and_a_rescue_at_once_have_one_winner(core: Core, clock: DatabaseClock) -> None:
+    for _ in range(5):
+        ids = await submit(core, n=20)
+        attempts = await (await worker(core)).claim(limit=20)
+        await served(core, clock, seconds=60)
+        await clock.advance(seconds=1)
+        verdicts, *_ = await asyncio.gather(
+            asyncio.gather(*(attempt.finish(result="mine") for attempt in attempts)),
+            rescuing.rescue(core),
+            rescuing.rescue(core),
+        )
+        for attempt, verdict in zip(attempts, verdicts, strict=True):
+            job = await read(core, attempt.id)
+            expected = ("accepted", "completed", 0) if job.ended else ("stale_attempt", "pending", 1)
+            assert (verdict, job.status, job.lost_count) == expected
+        await core.cancel(ids, actor="ann")
+
+
+async def test_a_beat_and_a_rescue_at_once_agree(core: Core, clock: DatabaseClock) -> None:
+    """Whatever the order: what the beat calls the worker's own is not given away until its new lease has ended."""
+    for _ in range(5):
+        [id] = await submit(core)
+        played = await worker(core)
+        attempt = await played.claim_one()
+        await served(core, clock, seconds=60)
+        await clock.advance(seconds=1)
+        await asyncio.gather(played.beat(attempt), rescuing.rescue(core))
+        held = await played.beat(attempt) == ["accepted"]
+        await served(core, clock, seconds=10)
+        assert ((await read(core, id)).status == "claimed") is held
+        await core.cancel([id], actor="ann")
