@@ -48,19 +48,10 @@ async def beat(core: "Core", session: UUID, message: wire.Beat) -> wire.Verdicts
     )
     if row is None:
         raise SessionUnknown(str(session))
-    held = dict(zip(row["attempts"] or (), row["ids"] or (), strict=True))
+    held = set(row["attempts"] or ())
     listed = {item.attempt_id for item in message.holding}
-    known = zip(row["ids"] or (), row["attempts"] or (), row["settled"] or (), row["unlisted"] or (), strict=True)
-    unlisted, listed_again = [], []
-    for id, attempt, settled, beats in known:
-        if attempt not in listed and settled:
-            unlisted.append((id, attempt))
-        elif attempt in listed and beats:
-            listed_again.append((id, attempt))
-    if listed_again:
-        await _note(core, listed_again, listed=True)
-    if unlisted:
-        await _give_back_unlisted(core, unlisted)
+    if row["overlooked"] or not held <= listed:
+        await _compare(core, session, listed)
     stopped = [attempt for attempt in row["awaited"] if attempt not in listed]
     if stopped:
         async with core.db.transaction() as tx:
@@ -75,6 +66,20 @@ async def beat(core: "Core", session: UUID, message: wire.Beat) -> wire.Verdicts
     if message.dying and not message.holding and not held:
         await core.db.execute(SQL["end_session"], session)
     return wire.Verdicts(verdicts=verdicts, quiet=row["quiet"])
+
+
+async def _compare(core: "Core", session: UUID, listed: Collection[UUID]) -> None:
+    """Counts the beats in a row that did not list a job, and gives it back after the second."""
+    unlisted, listed_again = [], []
+    for row in await core.db.fetch(SQL["held_jobs"], session, core.settings.claim_grace):
+        if row["attempt_id"] not in listed and row["settled"]:
+            unlisted.append((row["id"], row["attempt_id"]))
+        elif row["attempt_id"] in listed and row["unlisted"]:
+            listed_again.append((row["id"], row["attempt_id"]))
+    if listed_again:
+        await _note(core, listed_again, listed=True)
+    if unlisted:
+        await _give_back_unlisted(core, unlisted)
 
 
 async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict]:

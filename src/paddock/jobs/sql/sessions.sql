@@ -4,19 +4,22 @@ VALUES ($1, $2, $3, $4, paddock_now() + $5::interval)
 RETURNING id;
 
 -- name: beat_session (relaxed)
--- One row per worker whatever it runs. What the session holds is read here and compared by the caller.
+-- One row per worker whatever it runs. What the session holds is read here and compared by the caller; each further
+-- array would cost a running job more than all the rest of its beat, so details are asked for only when they differ.
 WITH beat AS (
     UPDATE sessions SET beat_at = paddock_now(), expires_at = paddock_now() + $2::interval, dying = $3
     WHERE id = $1 RETURNING quiet
-), held AS (
-    SELECT array_agg(id) AS ids, array_agg(attempt_id) AS attempts,
-           array_agg(claimed_at < paddock_now() - $4::interval) AS settled, array_agg(unlisted) AS unlisted
-    FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL
 )
-SELECT beat.quiet, held.ids, held.attempts, held.settled, held.unlisted,
+SELECT beat.quiet, held.attempts, held.overlooked,
        ARRAY(SELECT after_attempt FROM jobs WHERE after_attempt IS NOT NULL AND session_id = $1
              AND created_at < paddock_now() - $4::interval) AS awaited
-FROM beat, held;
+FROM beat, (
+    SELECT array_agg(attempt_id) AS attempts, bool_or(unlisted > 0) AS overlooked
+    FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL) held;
+
+-- name: held_jobs (relaxed)
+SELECT id, attempt_id, claimed_at < paddock_now() - $2::interval AS settled, unlisted
+FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL;
 
 -- name: session (relaxed)
 SELECT worker_id, kinds, quiet, expires_at > paddock_now() AS live FROM sessions WHERE id = $1;
