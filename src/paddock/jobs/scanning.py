@@ -144,6 +144,8 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
         return ("among job_history j.group_id = $6",)
     if asked.schedule is not None:
         return ("along_key job_history schedule $11",)
+    if asked.error_code is not None:
+        return ("along_key job_history error_code $9",)
     if "completed" not in asked.ended:
         return ("along_statuses job_history status u.status",)
     if asked.owner is not None:

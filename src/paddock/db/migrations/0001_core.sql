@@ -197,6 +197,7 @@ CREATE TABLE job_history (
 
 CREATE INDEX job_history_kind ON job_history (kind, id);
 CREATE INDEX job_history_owner ON job_history (owner, id);
+CREATE INDEX job_history_error ON job_history (error_code, id) WHERE error_code IS NOT NULL;
 CREATE INDEX job_history_unhappy ON job_history (status, id) WHERE status <> 'completed';
 -- autosummarize: without it every page written since the last vacuum counts as a hit, and a reading of the last two
 -- minutes reads all of them.
