@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from paddock.db import pool
 from paddock.db.pool import Transaction
 from paddock.jobs import enqueueing, wire
 from paddock.jobs.core import Core
@@ -140,20 +139,40 @@ class TestLocks:
         assert refused.value.holder is None
         assert await count(connection) == 0
 
-    async def test_batches_that_want_the_same_locks_in_other_orders(
-        self, core: Core, connection: Connection, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """They take them in one order, so that there is no deadlock that would have to be repeated."""
-        monkeypatch.setattr(pool, "DEADLOCK_TRIES", 1)
+    async def test_batches_that_want_the_same_locks_in_other_orders(self, core: Core, connection: Connection) -> None:
         keys = [f"k{n}" for n in range(30)]
-        for _ in range(3):
-            answers = await asyncio.gather(
-                *(core.submit([NewJob("locking", {"lock": key}) for key in keys[::step]]) for step in (1, -1, 1, -1)),
-                return_exceptions=True,
-            )
-            assert [type(answer).__name__ for answer in answers].count("LockHeld") == 3
-            for row in await connection.fetch("SELECT id FROM jobs"):
-                await core.cancel([row["id"]], actor="ann")
+        answers = await asyncio.gather(
+            *(core.submit([NewJob("locking", {"lock": key}) for key in keys[::step]]) for step in (1, -1, 1, -1)),
+            return_exceptions=True,
+        )
+        assert [type(answer).__name__ for answer in answers].count("LockHeld") == 3
+        assert await count(connection) == 30
+
+    async def test_a_batch_takes_its_locks_in_one_order_whatever_its_own(
+        self, core: Core, connection: Connection, dsn: str
+    ) -> None:
+        """So that two batches never wait for each other. This one is stopped at its middle lock and looked at."""
+        insert = (
+            "INSERT INTO jobs (id, kind, status, priority, due_at, owner, payload, created_at, lock_key)"
+            " VALUES (gen_random_uuid(), 'locking', 'pending', 3, now(), 'ann', '{}', now(), $1)"
+        )
+        middle = connection.transaction()
+        await middle.start()
+        await connection.execute(insert, "m")
+        batch = asyncio.create_task(core.submit([NewJob("locking", {"lock": key}) for key in ("z", "m", "a")]))
+        other = await asyncpg.connect(dsn, server_settings={"lock_timeout": "100ms"})
+        async with asyncio.timeout(10):
+            while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                pass
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await other.execute(insert, "a")
+        not_yet = other.transaction()
+        await not_yet.start()
+        await other.execute(insert, "z")
+        await not_yet.rollback()
+        await other.close()
+        await middle.rollback()
+        assert len((await batch).jobs) == 3
 
 
 class TestDrain:
