@@ -40,6 +40,13 @@ TIMER_SLICE = 0.005
 MOST_WORKERS = 10_000
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 EVERY_TENTH = 10
+# What a statement of a resolver may get wrong, at every try: the database is not away.
+ITS_OWN_FAULT = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.SyntaxOrAccessError,
+    asyncpg.RaiseError,
+)
 log = structlog.get_logger()
 
 
@@ -344,9 +351,9 @@ class Claims:
             async with self._core.db.transaction() as tx:
                 job.secrets = dict(await kind.secrets(tx, payload))
             return True
-        except UNAVAILABLE:
-            raise
         except Exception as problem:
+            if isinstance(problem, UNAVAILABLE) and not isinstance(problem, ITS_OWN_FAULT):
+                raise
             # This attempt fails here and now. Raising would lose the answer for the other jobs too, and the repeated
             # claim would raise again: nobody would get anything until the claim is given back, and then the same.
             log.exception("secrets_not_resolved", job=str(job.id), kind=job.kind)
