@@ -182,3 +182,12 @@ async def test_a_bulk_action_is_a_job_with_a_frozen_filter(ada: httpx2.AsyncClie
     assert payload["filter"]["kind"] == "plain"
     assert payload["until"] is not None
     assert again.json()["data"]["id"] == started.json()["data"]["id"]
+
+
+async def test_a_cleanup_is_not_cancelled_and_says_so(ada: httpx2.AsyncClient, core: Core) -> None:
+    job = await submit(ada, kind="locking", payload={"lock": "table"})
+    await (await play_worker(core)).claim_one("locking")
+    assert (await ada.post(f"/api/jobs/{job}/cancel")).status_code == 200
+    [cleanup] = [shown for shown in (await ada.get("/api/jobs")).json()["data"] if shown["cleanup_of"]]
+    answer = await ada.post(f"/api/jobs/{cleanup['id']}/cancel")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "cleanup_not_cancellable")

@@ -131,6 +131,8 @@ async def cancel_job(request: Request, caller: Caller) -> Response:
     verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason="from the dashboard"))[job.id]
     if verdict == "finished":
         raise ApiError(409, "already_finished", "The job had ended already.")
+    if verdict == "cleanup":
+        raise ApiError(409, "cleanup_not_cancellable", "A cleanup is not cancelled; it ends by itself.")
     return RedirectResponse(f"/jobs/{job.id}", 303)
 
 

@@ -140,6 +140,13 @@ async def cancel_job(job_id: str, plane: ThePlane, caller: Asking, body: Reason 
     verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
     if verdict == "finished":
         raise ApiError(409, "already_finished", "The job has ended already; nothing was cancelled.")
+    if verdict == "cleanup":
+        raise ApiError(
+            409,
+            "cleanup_not_cancellable",
+            "A cleanup is not cancelled: it frees what an ended job left behind, its lock among it.",
+            hint="It ends by itself; `paddock why` says what it waits for.",
+        )
     if verdict == "unknown":
         raise not_found("job")
     return answer(job_json(await plane.core.job(job.id) or job, plane.core.kinds))
