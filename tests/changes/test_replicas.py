@@ -126,8 +126,6 @@ class TestTwoReplicas:
     @pytest.fixture
     async def second(self, dsn: str, core: Core) -> AsyncIterator[Core]:
         async with open_core(dsn, Kinds(TEST_KINDS), metrics=Metrics(CollectorRegistry())) as opened:
-            epoch = opened.changes.epoch
-            await until(lambda: opened.changes.epoch != epoch)
             yield opened
 
     async def test_changes_of_one_are_heard_by_the_other(self, core: Core, second: Core) -> None:

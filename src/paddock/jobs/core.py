@@ -294,6 +294,7 @@ async def open_core(
         listener = Listener(dsn, core.notifier.replica, core.heard, missed)
         tasks = [asyncio.create_task(core.notifier.run()), asyncio.create_task(listener.run())]
         try:
+            await listener.begun.wait()
             yield core
         finally:
             core.claims.close()

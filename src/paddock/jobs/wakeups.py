@@ -139,6 +139,8 @@ class Listener:
         self._on_message = on_message
         self._on_gap = on_gap
         self._decoder = msgspec.json.Decoder(Message)
+        # Set once it has listened, or could not, for the first time: before that nothing can have been missed.
+        self.begun = asyncio.Event()
 
     async def run(self) -> None:
         while True:
@@ -147,6 +149,7 @@ class Listener:
             except UNAVAILABLE as problem:
                 log.warning("listener_lost", problem=str(problem))
             self._on_gap()
+            self.begun.set()
             await asyncio.sleep(1)
 
     async def _listen(self) -> None:
@@ -156,6 +159,7 @@ class Listener:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(CHANNEL, self._heard)
             self._on_gap()
+            self.begun.set()
             while not lost.is_set():
                 # A dead peer is noticed by asking: a listener that nobody answers would wait for ever.
                 with contextlib.suppress(TimeoutError):
