@@ -8,13 +8,12 @@ from uuid import UUID
 import asyncpg
 import orjson
 
-from paddock.api.idempotency import earlier, remember
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database, Transaction, statements
 from paddock.jobs import events, reading
 from paddock.jobs.acting import audit
 from paddock.jobs.core import Core
-from paddock.jobs.enqueueing import IdempotencyKey
+from paddock.jobs.enqueueing import IdempotencyKey, earlier, remember
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Job, JobId, NewJob

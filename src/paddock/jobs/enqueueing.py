@@ -3,7 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -72,14 +72,11 @@ async def submit(
         return Submitted(await reading.jobs(core.db, ids))
 
     async def write(tx: Transaction) -> tuple[list[JobId], bool]:
-        if idempotency is not None:
-            earlier = await _earlier(tx, idempotency)
-            if earlier is not None:
-                return earlier, True
+        made = await earlier(tx, idempotency)
+        if made is not None:
+            return made, True
         ids = await enqueue(core, tx, jobs, public=public)
-        if idempotency is not None:
-            key = idempotency
-            await tx.execute(SQL["fill_idempotency_key"], key.owner, key.route, key.key, ids)
+        await remember(tx, idempotency, ids)
         return ids, False
 
     ids, repeated = await core.db.repeated(write)
@@ -198,10 +195,21 @@ async def _refuse(tx: Transaction, ready: Sequence[_Ready], inserted: Sequence[U
     raise LockHeld(next(key for key in lock_keys if lock_keys.count(key) > 1 or key == lock_keys[-1]), None, None)
 
 
-async def _earlier(tx: Transaction, key: IdempotencyKey) -> list[JobId] | None:
+async def earlier(tx: Transaction, key: IdempotencyKey | None) -> list[JobId] | None:
+    """The jobs this key made before; None: it is new, kept from now on, and `remember` fills it in."""
+    if key is None:
+        return None
     if await tx.fetchval(SQL["keep_idempotency_key"], key.owner, key.route, key.key, key.body_hash):
         return None
-    row = await tx.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key)
+    return jobs_of_key(await tx.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key), key)
+
+
+async def remember(tx: Transaction, key: IdempotencyKey | None, ids: list[JobId]) -> None:
+    if key is not None:
+        await tx.execute(SQL["fill_idempotency_key"], key.owner, key.route, key.key, ids)
+
+
+def jobs_of_key(row: asyncpg.Record | None, key: IdempotencyKey) -> list[JobId]:
     if row is None:
         # Its owner expired it between the two statements: nothing is lost by asking again.
         raise Refused("idempotency_key_expired", "The idempotency key just expired.", hint="Send it again.")
@@ -213,10 +221,3 @@ async def _earlier(tx: Transaction, key: IdempotencyKey) -> list[JobId] | None:
             status=422,
         )
     return [JobId(id) for id in row["job_ids"]]
-
-
-def follow_up(parent: JobId, owner: str, traceparent: str | None, job: NewJob) -> NewJob:
-    return replace(job, owner=owner, parent_id=parent, traceparent=job.traceparent or traceparent)
-
-
-__all__ = ["MAX_BATCH", "IdempotencyKey", "InvalidPayload", "Submitted", "enqueue", "follow_up", "submit"]
