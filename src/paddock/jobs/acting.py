@@ -7,6 +7,7 @@ import orjson
 
 from paddock.db.pool import Transaction, statements
 from paddock.jobs import enqueueing, fencing, grouping, reading
+from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Refused
 from paddock.jobs.fencing import Ending
 from paddock.jobs.model import Job, JobId, JsonObject, NewJob, SessionId
@@ -57,11 +58,22 @@ async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str 
     return {id: "cancelled" if id in cancelled else known.get(id, "unknown") for id in ids}
 
 
-async def retry(core: "Core", id: JobId, *, actor: str, reason: str | None, public: bool = True) -> Job:
+async def retry(
+    core: "Core",
+    id: JobId,
+    *,
+    actor: str,
+    reason: str | None,
+    public: bool = True,
+    idempotency: IdempotencyKey | None = None,
+) -> Job:
     """A new job in the old one's place: history stays as it was."""
 
     # Repeated: it takes the group and then the lock, an end under way frees the lock and then takes the group.
     async def write(tx: Transaction) -> JobId:
+        before = await enqueueing.earlier(tx, idempotency)
+        if before is not None:
+            return before[0]
         row = await tx.fetchrow(SQL["ended_job"], id)
         if row is None:
             if await tx.fetchval(SQL["is_live"], id):
@@ -87,13 +99,18 @@ async def retry(core: "Core", id: JobId, *, actor: str, reason: str | None, publ
         )
         [made] = await enqueueing.enqueue(core, tx, [job], public=public)
         await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(made)})
+        await enqueueing.remember(tx, idempotency, [made])
         return made
 
-    new = await core.db.repeated(write)
-    found = await reading.job(core.db, new)
-    if found is None:
-        raise RuntimeError(f"Job {new} was just inserted and cannot be read.")
-    return found
+    return await made_job(core, await core.db.repeated(write))
+
+
+async def made_job(core: "Core", id: JobId) -> Job:
+    job = await reading.job(core.db, id)
+    if job is None:
+        # A key lives for a day, the run of a housekeeping kind only until 200 others came after it.
+        raise Refused("not_found", "The job that this request made has left the history.", status=404)
+    return job
 
 
 async def run_now(core: "Core", id: JobId, *, actor: str) -> Job:

@@ -72,8 +72,16 @@ class Core:
     async def cancel(self, ids: Sequence[JobId], *, actor: str, reason: str | None = None) -> Mapping[JobId, str]:
         return await acting.cancel(self, ids, actor=actor, reason=reason)
 
-    async def retry(self, id: JobId, *, actor: str, reason: str | None = None, public: bool = True) -> Job:
-        return await acting.retry(self, id, actor=actor, reason=reason, public=public)
+    async def retry(
+        self,
+        id: JobId,
+        *,
+        actor: str,
+        reason: str | None = None,
+        public: bool = True,
+        idempotency: IdempotencyKey | None = None,
+    ) -> Job:
+        return await acting.retry(self, id, actor=actor, reason=reason, public=public, idempotency=idempotency)
 
     async def run_now(self, id: JobId, *, actor: str) -> Job:
         return await acting.run_now(self, id, actor=actor)

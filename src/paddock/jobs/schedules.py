@@ -18,9 +18,11 @@ import structlog
 from pydantic import ValidationError
 
 from paddock.db.pool import Database, Statement, Transaction, statements
-from paddock.jobs.acting import audit
+from paddock.jobs import enqueueing
+from paddock.jobs.acting import audit, made_job
+from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Draining, Refused
-from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, JobId, JsonObject, NewJob
+from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, Job, JobId, JsonObject, NewJob
 from paddock.jobs.timing import checked, invalid, next_time
 from paddock.jobs.values import InvalidValue, checked_json, clean_text
 
@@ -124,9 +126,14 @@ async def page(
     return [_schedule(row) for row in rows]
 
 
-async def run(core: "Core", name: str, *, actor: str) -> JobId:
+async def run(core: "Core", name: str, *, actor: str, idempotency: IdempotencyKey | None = None) -> Job:
     """Makes a job of it now, beside whatever runs; its own times stay as they are."""
-    async with core.db.transaction() as tx:
+
+    # Repeated: it takes the kind's lock and then the schedule's row, a tick the row and then the lock.
+    async def write(tx: Transaction) -> JobId:
+        before = await enqueueing.earlier(tx, idempotency)
+        if before is not None:
+            return before[0]
         schedule = await _found(tx, name)
         kind = core.kinds.get(schedule.kind)
         if not (kind is not None and kind.housekeeping) and await tx.fetchval(SQL["draining"]):
@@ -134,7 +141,10 @@ async def run(core: "Core", name: str, *, actor: str) -> JobId:
         [job] = await core.enqueue(tx, [_new_job(schedule)])
         await tx.execute(SQL["schedule_ran_now"], name, job)
         await audit(tx, actor, "schedule.run", f"schedule:{name}", details={"job_id": str(job)})
-    return job
+        await enqueueing.remember(tx, idempotency, [job])
+        return job
+
+    return await made_job(core, await core.db.repeated(write))
 
 
 async def ensure(

@@ -11,7 +11,7 @@ from paddock.api.auth import Asking
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, not_found
 from paddock.api.guard import guarded_router
-from paddock.api.idempotency import KeyHeader, key_of, once
+from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import optional_id
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
@@ -21,7 +21,7 @@ from paddock.api.routes.submitting import check_engine_role
 from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.filtering import Filter
-from paddock.jobs.model import Job, NewJob
+from paddock.jobs.model import NewJob
 from paddock.jobs.overviews import SQL as OVERVIEWS
 
 COUNTED_EXACTLY = 10_000
@@ -166,11 +166,7 @@ async def retry_job(
         check_engine_role(caller, job.role)  # it may have been taken from them since
     reason = None if body is None else body.reason
     idempotency = key_of(caller, f"POST /api/jobs/{job.id}/retry", key, reason)
-
-    async def retry() -> Job:
-        return await plane.core.retry(job.id, actor=caller.actor, reason=reason)
-
-    new = await once(plane.core.db, idempotency, retry)
+    new = await plane.core.retry(job.id, actor=caller.actor, reason=reason, idempotency=idempotency)
     return answer(job_json(new, plane.core.kinds), 202, {"Location": location(new.id)})
 
 

@@ -10,13 +10,13 @@ from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso, parse
 from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
-from paddock.api.idempotency import KeyHeader, key_of, once
+from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import EXAMPLE_ID, WHOLE_EXAMPLE, WholeJob, job_json, location, masked
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, read_cursor, write_cursor
 from paddock.api.plane import ThePlane
 from paddock.api.routes.submitting import Tag, check_kind
 from paddock.jobs import schedules
-from paddock.jobs.model import LOW, MAX_TAGS, NORMAL, URGENT, Job
+from paddock.jobs.model import LOW, MAX_TAGS, NORMAL, URGENT
 from paddock.jobs.schedules import NewSchedule, Schedule
 
 router = guarded_router("schedules")
@@ -142,12 +142,8 @@ async def delete_schedule(name: str, plane: ThePlane, caller: Asking) -> Respons
     responses=documented(WHOLE_EXAMPLE, WholeJob, status=202, description="The job it made."),
 )
 async def run_schedule(name: str, plane: ThePlane, caller: Asking, key: KeyHeader = None) -> Response:
-    async def run() -> Job:
-        made = await plane.core.job(await schedules.run(plane.core, name, actor=caller.actor))
-        assert made is not None, "it was just made"
-        return made
-
-    job = await once(plane.core.db, key_of(caller, f"POST /api/schedules/{name}/run", key, None), run)
+    idempotency = key_of(caller, f"POST /api/schedules/{name}/run", key, None)
+    job = await schedules.run(plane.core, name, actor=caller.actor, idempotency=idempotency)
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
 
 
