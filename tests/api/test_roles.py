@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterator
 
+import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from paddock.api.access import ACCESS, OPEN, ROLES
+from paddock.api.access import ACCESS, OPEN, ROLES, Role
 from tests.api.conftest import Clients
 
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
@@ -115,6 +116,24 @@ async def test_an_engine_role_outside_the_token_is_refused(clients: Clients) -> 
 
     assert granted.json()["data"]["role"] == "finance"
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "engine_role_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("role", "granted", "frozen"),
+    [
+        ("analyst", [], []),
+        ("analyst", ["people", "finance"], ["finance", "people"]),
+        ("analyst", ["*"], None),
+        ("ops", [], None),
+        ("admin", [], None),
+    ],
+)
+async def test_a_retry_in_bulk_carries_the_engine_roles_its_asker_has(
+    clients: Clients, role: Role, granted: list[str], frozen: list[str] | None
+) -> None:
+    await clients.token("carol", role, engine_roles=granted)
+    started = await (await clients("carol")).post("/api/jobs/retry", json={"all": True})
+    assert started.json()["data"]["payload"]["engine_roles"] == frozen
 
 
 async def test_a_retry_needs_the_engine_role_again(clients: Clients) -> None:

@@ -47,9 +47,17 @@ class Line:
 
 
 async def turn(
-    core: Core, clock: DatabaseClock, action: Any, asked: Filter, line: Line, saved: JsonObject | None = None
+    core: Core,
+    clock: DatabaseClock,
+    action: Any,
+    asked: Filter,
+    line: Line,
+    saved: JsonObject | None = None,
+    engine_roles: list[str] | None = None,
 ) -> Any:
-    content = bulk.payload(action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False)
+    content = bulk.payload(
+        action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, engine_roles=engine_roles
+    )
     return await run_bulk(
         Turn(
             id=JobId(uuid4()),
@@ -104,6 +112,19 @@ async def test_one_refused_retry_stops_nothing(core: Core, clock: DatabaseClock)
     assert outcome.result == {"matched": 5, "done": 0, "skipped": 4, "refused": {"lock_held": 1}}
 
 
+async def test_a_retry_under_a_role_the_asker_may_not_use_is_refused(core: Core, clock: DatabaseClock) -> None:
+    roles = ("finance", "people", None)
+    jobs = [(await submit(core, role=role))[0] for role in roles]
+    await core.cancel(jobs, actor="ops")
+    await clock.advance(seconds=1)
+    outcome = await turn(core, clock, "retry", Filter(kind="plain"), Line(), engine_roles=["people"])
+    assert outcome.result == {"matched": 3, "done": 2, "skipped": 0, "refused": {"engine_role_not_allowed": 1}}
+    retried = (await reading.page(core.db, Filter(status="pending"), limit=100)).jobs
+    assert {job.retry_of for job in retried} == set(jobs[1:])
+    outcome = await turn(core, clock, "retry", Filter(kind="plain"), Line())
+    assert outcome.result == {"matched": 3, "done": 1, "skipped": 2, "refused": {}}
+
+
 async def test_a_retry_in_bulk_waits_for_the_end_of_drain(core: Core, clock: DatabaseClock) -> None:
     await core.cancel(await submit(core, n=3), actor="ops")
     await clock.advance(seconds=1)
@@ -127,7 +148,7 @@ async def test_what_the_action_cannot_touch_matches_nothing(core: Core) -> None:
 
 
 def test_an_empty_filter_must_be_meant(clock: DatabaseClock) -> None:
-    asked: dict[str, Any] = {"until": clock.at, "actor": "ops", "reason": None}
+    asked: dict[str, Any] = {"until": clock.at, "actor": "ops", "reason": None, "engine_roles": None}
     with pytest.raises(Refused, match="every job"):
         bulk.payload("cancel", Filter(), all_jobs=False, **asked)
     assert bulk.payload("cancel", Filter(), all_jobs=True, **asked)["all"] is True

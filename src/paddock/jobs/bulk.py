@@ -1,10 +1,11 @@
 """Cancel or retry all jobs that match a filter, as a job of its own.
 
-The filter is frozen when it is asked for, the asker's scope and `until` included: jobs made later, by its own retries
-too, are not touched. It walks oldest first in chunks and saves its place after each, so that a crash repeats at most one
+The filter is frozen when it is asked for, the asker's scope, engine roles and `until` included: jobs made later, by its
+own retries too, are not touched, and a retry under a role the asker may not use is refused. It walks oldest first in chunks and saves its place after each, so that a crash repeats at most one
 chunk; an item done before the crash is then counted as skipped. One refused item stops nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -37,6 +38,8 @@ class BulkPayload(BaseModel):
     actor: str
     reason: str | None = None
     all: bool = False
+    # Those the asker may retry under; None: any.
+    engine_roles: list[str] | None
 
 
 class Progress(BaseModel):
@@ -49,9 +52,19 @@ class Progress(BaseModel):
     skipped: int = 0
     refused: dict[str, int] = {}
 
+    def refuse(self, code: str) -> None:
+        self.refused[code] = self.refused.get(code, 0) + 1
+
 
 def payload(
-    action: Action, asked: Filter, *, until: datetime, actor: str, reason: str | None, all_jobs: bool
+    action: Action,
+    asked: Filter,
+    *,
+    until: datetime,
+    actor: str,
+    reason: str | None,
+    all_jobs: bool,
+    engine_roles: Collection[str] | None,
 ) -> JsonObject:
     """The payload of the job to submit; an empty filter is refused unless all jobs are meant."""
     if asked.empty and not all_jobs:
@@ -63,7 +76,13 @@ def payload(
         )
     narrowed = narrow(action, asked)
     return BulkPayload(
-        action=action, filter=narrowed.to_json(), until=until.astimezone(UTC), actor=actor, reason=reason, all=all_jobs
+        action=action,
+        filter=narrowed.to_json(),
+        until=until.astimezone(UTC),
+        actor=actor,
+        reason=reason,
+        all=all_jobs,
+        engine_roles=None if engine_roles is None else sorted(engine_roles),
     ).model_dump(mode="json")
 
 
@@ -110,7 +129,11 @@ async def _cancel(core: Core, asked: BulkPayload, targets: list[JobId], progress
 
 
 async def _retry(core: Core, asked: BulkPayload, targets: list[JobId], progress: Progress) -> None:
+    barred = await _barred(core, asked, targets)
     for job in targets:
+        if job in barred:
+            progress.refuse("engine_role_not_allowed")
+            continue
         try:
             await core.retry(job, actor=asked.actor, reason=asked.reason)
             progress.done += 1
@@ -121,7 +144,15 @@ async def _retry(core: Core, asked: BulkPayload, targets: list[JobId], progress:
             if problem.code in ("already_retried", "not_found"):
                 progress.skipped += 1
             else:
-                progress.refused[problem.code] = progress.refused.get(problem.code, 0) + 1
+                progress.refuse(problem.code)
+
+
+async def _barred(core: Core, asked: BulkPayload, targets: list[JobId]) -> set[JobId]:
+    """Those that ran under a role which the asker may not use, or no longer."""
+    if asked.engine_roles is None:
+        return set()
+    jobs = await reading.jobs(core.db, targets)
+    return {job.id for job in jobs if job.role is not None and job.role not in asked.engine_roles}
 
 
 BULK = Kind(

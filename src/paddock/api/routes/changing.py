@@ -1,5 +1,6 @@
 """Ending, repeating and hurrying jobs: one at a time, or all that match a filter."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from paddock.api.pagination import answer
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.jobs import split, visible_job
 from paddock.api.routes.submitting import check_engine_role
-from paddock.api.tokens import Caller
+from paddock.api.tokens import EVERYTHING, Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import NewJob
@@ -109,7 +110,15 @@ async def _bulk(
         return answer({"dry_run": True, "action": action, "count": shown})
     now = await plane.core.db.fetchval(OVERVIEWS["clock"])
     until = now if asked.until is None else min(asked.until, now)
-    payload = bulk.payload(action, scoped, until=until, actor=caller.actor, reason=body.reason, all_jobs=body.all)
+    payload = bulk.payload(
+        action,
+        scoped,
+        until=until,
+        actor=caller.actor,
+        reason=body.reason,
+        all_jobs=body.all,
+        engine_roles=_usable_roles(caller),
+    )
     # Drain mode refuses retries, which are new work; ending work is always possible.
     submitted = await plane.core.submit(
         [NewJob(bulk.BULK.name, payload, owner=caller.owner)],
@@ -118,6 +127,11 @@ async def _bulk(
     )
     [job] = submitted.jobs
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
+
+
+def _usable_roles(caller: Caller) -> Collection[str] | None:
+    """The engine roles whose jobs they may retry, as for a single job; None: all."""
+    return None if caller.operator or EVERYTHING in caller.engine_roles else caller.engine_roles
 
 
 def _filter(body: FilterBody, caller: Caller) -> Filter:
