@@ -40,7 +40,7 @@ async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
     method, path = route.split(" ")
     for name in ("job_id", "group_id", "event_id", "webhook_id", "token_id", "session"):
         path = path.replace(f"{{{name}}}", ID)
-    path = path.replace("{kind}", "nonesuch").replace("{name}", "style.css")
+    path = path.replace("{kind}", "nonesuch").replace("{name}", "style.css").replace("{name:path}", "style.css")
     if path == "/api/stream":
         path += "?group=no-id"  # allowed, and yet no stream that never ends
 

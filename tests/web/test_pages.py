@@ -64,16 +64,17 @@ async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_an
         page.on("pageerror", lambda error: problems.append(str(error)))
         await page.goto(f"{url}/sign-in#code={code}")
         await page.wait_for_url(f"{url}/")
+        await page.goto(f"{url}/jobs")
         assert "<script>alert(1)</script>" in await page.inner_text("table")
 
         await page.click(f"a[href='/jobs/{waiting}']")
         await page.click("text=Cancel this job")
-        await page.wait_for_selector(".sentence .cancelled")
+        await page.wait_for_selector(".sentence .is-cancelled")
         assert (await read(core, waiting)).status == "cancelled"
 
         await page.goto(f"{url}/jobs/{failed}")
         await page.click("text=Run it again as a new job")
-        await page.wait_for_selector(".sentence .pending")
+        await page.wait_for_selector(".sentence .is-pending")
         overflow = await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
         assert not overflow, "a page must fit 400 px"
         assert problems == []
@@ -114,7 +115,7 @@ async def test_an_analyst_finds_nothing_of_anothers(core: Core, url: str) -> Non
     [anns] = await submit(core, owner="ann")
     [bobs] = await submit(core, owner="bob")
     async with signed_in(url, secret) as client:
-        listed = (await client.get("/")).text
+        listed = (await client.get("/jobs")).text
         assert str(bobs) in listed
         assert str(anns) not in listed
         assert (await client.get(f"/jobs/{anns}")).status_code == 404
@@ -126,9 +127,9 @@ async def test_every_page_has_a_strict_policy_and_answers_bad_addresses_calmly(c
     async with signed_in(url, secret) as client:
         for path, status in {
             "/": 200,
-            "/?cursor=nonsense": 400,
-            "/?status=nonsense": 422,
-            "/?q=%25_%5C'": 200,
+            "/jobs?cursor=nonsense": 400,
+            "/jobs?status=nonsense": 422,
+            "/jobs?q=%25_%5C'": 200,
             "/jobs/nonsense": 404,
         }.items():
             answer = await client.get(path)

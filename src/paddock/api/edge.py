@@ -6,7 +6,8 @@ Plain ASGI, no framework middleware: this is paid by each claim and each beat.
 import ipaddress
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -23,6 +24,8 @@ from paddock.metrics import Metrics
 INTERNAL_BODY_BYTES = 16 * 1024 * 1024
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# What X-Forwarded-Prefix may say. It becomes the beginning of links: '//elsewhere' must not pass.
+PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+\Z")
 
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -33,6 +36,8 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 # For whoever opens an API address in a browser; the dashboard's pages bring a policy of their own.
 API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NO_STORE = (b"cache-control", b"no-store")
+# In the scope of each request: the path before our own paths, as the browser sees it.
+ROOT = "paddock.root"
 
 
 class Edge:
@@ -41,12 +46,16 @@ class Edge:
         self.limit = config.max_body_bytes
         self.metrics = metrics
         self.hosts = allowed_hosts(config, host)
+        self.root = "" if config.public_url is None else urlsplit(config.public_url).path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return  # Nothing here speaks WebSocket: the server answers the handshake with 500 for us.
+        if self.root and scope["path"].startswith(f"{self.root}/"):
+            # A proxy that leaves its sub-path on; most take it off.
+            scope = {**scope, "path": scope["path"][len(self.root) :]}
         await _Exchange(self, scope, receive, send).run()
 
 
@@ -63,6 +72,7 @@ class _Exchange:
         self.limit = max(edge.limit, INTERNAL_BODY_BYTES) if self.internal else edge.limit
         self.read = 0
         self.status = 0
+        scope[ROOT] = edge.root or _forwarded_prefix(self.headers)
         given = self.headers.get("x-request-id", "")
         self.request_id = given if REQUEST_ID.match(given) else uuid4().hex
 
@@ -139,6 +149,18 @@ class _Exchange:
         for name, value in (API_POLICY, NO_STORE):
             if name not in present:
                 yield name, value
+
+
+def root_of(scope: Mapping[str, Any]) -> str:
+    """The sub-path a proxy serves us under, '' or like '/paddock': that of `public_url`, else X-Forwarded-Prefix.
+    The header needs no trust: no page can make a browser send it, and what is made of it is never stored."""
+    root: str = scope.get(ROOT, "")
+    return root
+
+
+def _forwarded_prefix(headers: Headers) -> str:
+    given = headers.get("x-forwarded-prefix", "").rstrip("/")
+    return given if PREFIX.match(given) else ""
 
 
 def allowed_hosts(config: Config, host: str | None) -> frozenset[str] | None:

@@ -5,11 +5,14 @@ Lax lets other sites make top-level GETs only; every change also needs the CSRF 
 link's code is taken by POST: a mail scanner that follows links must not use it up.
 """
 
+import base64
+import binascii
 import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from starlette.requests import HTTPConnection
@@ -23,6 +26,7 @@ COOKIE = "paddock_session"
 # A browser takes this name only from https, for the whole host: no neighbour on a subdomain can set it.
 SECURE_COOKIE = "__Host-paddock_session"
 CSRF_HEADER = "x-csrf-token"
+MASKED = "m:"
 SESSION_LASTS = timedelta(hours=24)
 LINK_LASTS = timedelta(minutes=5)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -103,13 +107,34 @@ def session_id(connection: HTTPConnection) -> str | None:
 def check_change(connection: HTTPConnection, caller: Caller, csrf: str | None) -> None:
     """Refuses a change that another site made this browser send. Forms pass their `csrf` field, scripts the header."""
     check_same_origin(connection)
-    if caller.csrf is None or csrf is None or not hmac.compare_digest(caller.csrf.encode(), csrf.encode()):
+    given = None if csrf is None else unmasked(csrf)
+    if caller.csrf is None or given is None or not hmac.compare_digest(caller.csrf.encode(), given.encode()):
         raise ApiError(
             403,
             "csrf_failed",
             "The request lacks this session's CSRF token.",
             hint="Reload the page, or use a bearer token.",
         )
+
+
+def masked(csrf: str) -> str:
+    """As it stands in a page, each time another text: a compressed page must not tell by its length what is in it."""
+    secret = csrf.encode()
+    mask = secrets.token_bytes(len(secret))
+    hidden = bytes(a ^ b for a, b in zip(secret, mask, strict=True))
+    return MASKED + base64.urlsafe_b64encode(mask + hidden).decode()
+
+
+def unmasked(given: str) -> str:
+    """What was masked; anything else as it is."""
+    if not given.startswith(MASKED):
+        return given
+    try:
+        content = base64.b64decode(given[len(MASKED) :], altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return given
+    half = len(content) // 2
+    return bytes(a ^ b for a, b in zip(content[half:], content[:half], strict=False)).decode("utf-8", "replace")
 
 
 def check_same_origin(connection: HTTPConnection) -> None:
@@ -122,7 +147,13 @@ def allowed_origins(connection: HTTPConnection) -> frozenset[str]:
     public_url = connection.app.state.plane.config.public_url
     host = connection.headers.get("host", "")
     own = {f"{connection.url.scheme}://{host}"}
-    return frozenset(own if public_url is None else own | {public_url})
+    return frozenset(own if public_url is None else own | {_origin(public_url)})
+
+
+def _origin(url: str) -> str:
+    """Without the sub-path that a `public_url` may have: browsers do not send it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def is_same_origin(headers: Mapping[str, str], origins: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ import asyncpg
 import orjson
 import structlog
 
-from paddock.db.pool import DEADLOCKS, Transaction, statements
+from paddock.db.pool import DEADLOCKS, Database, Transaction, statements
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import Group, GroupId, JsonObject
 
@@ -94,6 +94,11 @@ async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
         log.exception("group_hook_failed", group=str(row["id"]), kind=row["kind"])
         return False
     return True
+
+
+async def page(db: Database, owner: str | None, *, before: UUID | None = None, limit: int = 100) -> list[Group]:
+    """Newest first; those of one owner, or everybody's."""
+    return [group_of(row) for row in await db.fetch(SQL["groups_page"], before, owner, limit)]
 
 
 def group_of(row: asyncpg.Record) -> Group:

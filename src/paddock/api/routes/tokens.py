@@ -10,6 +10,7 @@ from paddock.api import signin
 from paddock.api.access import Role
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
+from paddock.api.edge import root_of
 from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
 from paddock.api.ids import path_id
@@ -123,7 +124,7 @@ async def create_sign_in_link(request: Request, plane: ThePlane, caller: Asking)
     code = await signin.create_link(plane.tokens, caller.token_id)
     # In the fragment: browsers keep it to themselves, so it is in no log on the way.
     path = f"/sign-in#code={code}"
-    base = plane.config.public_url or str(request.base_url).rstrip("/")
+    base = plane.config.public_url or str(request.base_url).rstrip("/") + root_of(request.scope)
     return answer({"path": path, "url": base + path}, 201)
 
 

@@ -29,3 +29,6 @@ SELECT * FROM groups WHERE hook_due AND id > $1 ORDER BY id LIMIT 100 FOR UPDATE
 
 -- name: group (relaxed)
 SELECT * FROM groups WHERE id = $1;
+
+-- name: groups_page (relaxed)
+SELECT * FROM groups WHERE ($1::uuid IS NULL OR id < $1) AND ($2::text IS NULL OR owner = $2) ORDER BY id DESC LIMIT $3;

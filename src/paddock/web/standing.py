@@ -1,0 +1,52 @@
+"""What every page says at its top: drain mode, and the announcement.
+
+Remembered for a second in this process: pages must not ask the database for it each time. `forget` after a change made
+here; other replicas show it a second later.
+"""
+
+import time
+from dataclasses import dataclass
+
+import orjson
+from starlette.requests import Request
+
+from paddock.api.errors import database_away
+from paddock.api.global_config import SQL as SETTINGS
+from paddock.db.pool import Database
+from paddock.jobs.enqueueing import SQL as ENQUEUEING
+
+REMEMBERED_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    drained: bool = False
+    drain_reason: str | None = None
+    announcement: str = ""
+    read_at: float = float("-inf")
+
+
+async def standing_of(request: Request) -> Standing:
+    state = request.app.state
+    known: Standing = getattr(state, "standing", None) or Standing()
+    if time.monotonic() - known.read_at < REMEMBERED_SECONDS:
+        return known
+    try:
+        state.standing = known = await _read(state.plane.core.db)
+    except Exception as error:
+        if not database_away(error):
+            raise
+        # What was true is shown on; the page says itself what is wrong.
+    return known
+
+
+def forget(request: Request) -> None:
+    request.app.state.standing = None
+
+
+async def _read(db: Database) -> Standing:
+    drain = await db.fetchrow(ENQUEUEING["drain_state"])
+    assert drain is not None
+    settings = {row["name"]: row["value"] for row in await db.fetch(SETTINGS["settings"])}
+    announcement = orjson.loads(settings.get("announcement", '""'))
+    return Standing(drain["drained"], drain["drain_reason"], announcement, time.monotonic())

@@ -1,0 +1,7 @@
+// Before the first paint: the theme that was chosen here, or the system's.
+try {
+  const chosen = localStorage.getItem("paddock-theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+} catch {
+  // No storage: the system decides.
+}

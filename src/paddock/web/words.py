@@ -1,0 +1,142 @@
+"""Times, durations, numbers and states as a person reads them: the filters of the templates.
+
+`FILTERS` is what the templates know. Each takes None and answers with an empty text, so that a template need not ask.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from paddock.api.pagination import encode
+
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+# What the status of a job is called in front of people.
+STATUS_WORDS: Mapping[str, str] = {"claimed": "running", "submitted": "waiting outside"}
+
+
+def moment(value: datetime | str | None) -> datetime | None:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value) if value else None
+    return value
+
+
+def exact(at: datetime | str | None) -> str:
+    found = moment(at)
+    return "" if found is None else found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def machine(at: datetime | str | None) -> str:
+    """For the `datetime` of a <time>, which scripts read."""
+    found = moment(at)
+    return "" if found is None else found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def ago(at: datetime | str | None) -> str:
+    """'3 min ago', 'in 20 s'. times.js says it in the same words."""
+    found = moment(at)
+    if found is None:
+        return ""
+    seconds = (datetime.now(UTC) - found).total_seconds()
+    text = _rough(abs(seconds))
+    if text == "0 s":
+        return "now"
+    return f"{text} ago" if seconds >= 0 else f"in {text}"
+
+
+def _rough(seconds: float) -> str:
+    for size, unit in UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def duration(value: float | timedelta | None) -> str:
+    """Two units at most: 12 ms, 0.4 s, 12 s, 3 min 5 s, 2 h 5 min, 4 d 3 h."""
+    if value is None:
+        return ""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds <= 0:
+        return "0 s"
+    if seconds < 0.0995:
+        return f"{max(1, round(seconds * 1000))} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    seconds = round(seconds)
+    sizes = (*UNITS, (1, "s"))
+    for place, (size, unit) in enumerate(UNITS):
+        if seconds >= size:
+            whole, rest = divmod(seconds, size)
+            smaller, smaller_unit = sizes[place + 1]
+            return f"{whole} {unit} {rest // smaller} {smaller_unit}" if rest >= smaller else f"{whole} {unit}"
+    return f"{seconds} s"
+
+
+def number(value: float | None) -> str:
+    """1,284,110 and 0.25: as many digits as say something."""
+    if value is None:
+        return ""
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def size(count: float | None) -> str:
+    if count is None:
+        return ""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(count) < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def percent(share: float | None) -> str:
+    """0.034 -> 3.4 %."""
+    if share is None:
+        return ""
+    return f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+
+
+def plural(count: float, one: str, many: str | None = None) -> str:
+    """'1 job', '3 jobs', 'no jobs'."""
+    words = one if count == 1 else many or f"{one}s"
+    return f"{'no' if count == 0 else number(count)} {words}"
+
+
+def listed(words: Any, last: str = "and") -> str:
+    """'a, b and c'."""
+    found = [str(word) for word in words]
+    return f"{', '.join(found[:-1])} {last} {found[-1]}" if len(found) > 1 else "".join(found)
+
+
+def status_word(status: str) -> str:
+    return STATUS_WORDS.get(status, status)
+
+
+def short_id(id: object) -> str:
+    """Ids of one minute begin alike: both ends, or two jobs of a list look the same."""
+    text = str(id)
+    return f"{text[:8]}…{text[-4:]}" if len(text) > 16 else text
+
+
+def pretty(value: Any) -> str:
+    return orjson.dumps(orjson.loads(encode(value)), option=orjson.OPT_INDENT_2).decode()
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "ago": ago,
+    "duration": duration,
+    "exact": exact,
+    "listed": listed,
+    "machine": machine,
+    "number": number,
+    "percent": percent,
+    "plural": plural,
+    "pretty": pretty,
+    "short_id": short_id,
+    "size": size,
+    "status_word": status_word,
+}
