@@ -80,7 +80,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "empty_poll_backoff",
         "beat_seconds",
     ),
-    "jobs": ("lease_seconds", "rescue_seconds", "claim_grace_seconds", "history_days"),
+    "jobs": ("lease_seconds", "rescue_seconds", "claim_grace_seconds", "history_days", "audit_days"),
     "log": ("log_level", "log_format", "log_days"),
     "metrics": ("metrics_port", "metrics_token"),
     "otel": ("otel_endpoint",),
@@ -216,6 +216,7 @@ class Config(BaseModel):
     rescue_seconds: Seconds = 1
     claim_grace_seconds: Seconds = 30
     history_days: Days = 30
+    audit_days: Days = 365
 
     log_level: Annotated[Level, BeforeValidator(_level)] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
@@ -266,6 +267,10 @@ class Config(BaseModel):
     @property
     def history_kept(self) -> timedelta:
         return timedelta(days=self.history_days)
+
+    @property
+    def audit_kept(self) -> timedelta:
+        return timedelta(days=self.audit_days)
 
     @property
     def logs_kept(self) -> timedelta:

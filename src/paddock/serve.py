@@ -116,6 +116,7 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
         lease=config.lease,
         claim_grace=config.claim_grace,
         history_kept=config.history_kept,
+        audit_kept=config.audit_kept,
         logs_kept=config.logs_kept,
         webhook_allow_private=config.webhook_allow_private,
     )

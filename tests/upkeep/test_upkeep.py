@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from paddock.jobs import logs, upkeep
+from paddock.jobs import grouping, logs, upkeep
 from paddock.jobs.core import Core
 from paddock.jobs.kinds import Kinds
+from paddock.jobs.model import GroupId, NewJob
 from paddock.jobs.upkeep import KINDS, ensure_schedules, keep_up
 from paddock.jobs.wire import LogItem
 from tests.conftest import DatabaseClock
@@ -102,6 +103,72 @@ async def test_what_has_expired_goes_and_the_rest_stays(core: Core, clock: Datab
     await leave_one_of_each()
     await keep_up(core)
     assert {table: await count(core, table) for table in tables} == dict.fromkeys(tables, 1)
+
+
+async def test_the_audit_log_has_a_time_of_its_own(core: Core, clock: DatabaseClock, monkeypatch: Any) -> None:
+    monkeypatch.setattr(upkeep, "AT_ONCE", 2)
+    for n in range(3):
+        await core.pause("plain", actor="ops", reason=f"old {n}")
+    await clock.advance(timedelta(days=364))
+    await core.pause("plain", actor="ops", reason="young")
+    assert (await keep_up(core))["audit_log"] == 0
+    await clock.advance(timedelta(days=1, seconds=1))
+    assert [(await keep_up(core))["audit_log"] for _ in range(3)] == [2, 1, 0]
+    assert [row["reason"] for row in await run(core.db, "SELECT reason FROM audit_log")] == ["young"]
+
+
+class TestGroups:
+    async def test_one_goes_after_the_last_of_its_jobs(self, core: Core, clock: DatabaseClock) -> None:
+        group = await ended_group(core)
+        await clock.advance(timedelta(days=30))
+        did = await keep_up(core)
+        assert (did["expired_history"], did["expired_groups"]) == (0, 0)
+        await clock.advance(timedelta(days=7))
+        did = await keep_up(core)
+        assert (did["expired_history"], did["expired_groups"]) == (1, 1)
+        assert await count(core, "groups", f"id = '{group}'") == 0
+
+    async def test_it_stays_as_long_as_its_jobs_do(self, core: Core, clock: DatabaseClock) -> None:
+        """Their partition could not be dropped yet, or a cleanup ended late."""
+        group = await ended_group(core)
+        await run(core.db, "UPDATE job_history SET group_id = NULL")
+        [late] = await add_ended(core.db, 1, ago="-40 days")
+        await run(core.db, "UPDATE job_history SET group_id = $2 WHERE id = $1", late, group)
+        await clock.advance(timedelta(days=60))
+        assert (await keep_up(core))["expired_groups"] == 0
+        await run(core.db, "DELETE FROM job_history WHERE id = $1", late)
+        assert (await keep_up(core))["expired_groups"] == 1
+
+    @pytest.mark.parametrize("change", ["ended_at = NULL, open = 1", "hook_due = true"])
+    async def test_one_that_has_still_something_to_do_stays(
+        self, core: Core, clock: DatabaseClock, change: str, monkeypatch: Any
+    ) -> None:
+        await ended_group(core)
+        await run(core.db, f"UPDATE groups SET {change}")
+        monkeypatch.setattr(Core, "finish_group_hooks", no_hooks)
+        await clock.advance(timedelta(days=60))
+        assert (await keep_up(core))["expired_groups"] == 0
+
+    async def test_many_go_a_few_at_a_time(self, core: Core, clock: DatabaseClock, monkeypatch: Any) -> None:
+        monkeypatch.setattr(upkeep, "AT_ONCE", 2)
+        for _ in range(3):
+            await ended_group(core)
+        await clock.advance(timedelta(days=60))
+        assert [(await keep_up(core))["expired_groups"] for _ in range(3)] == [2, 1, 0]
+
+
+async def ended_group(core: Core) -> GroupId:
+    async with core.db.transaction() as tx:
+        group = await grouping.create(tx, "plain", "ann")
+        await core.enqueue(tx, [NewJob("plain", {}, owner="ann", group_id=group)])
+        await grouping.seal(core, tx, group)
+    await (await (await worker(core)).claim_one()).finish()
+    await keep_up(core)  # with a partition for its history
+    return group
+
+
+async def no_hooks(core: Core) -> int:
+    return 0
 
 
 async def test_a_dead_session_stays_as_long_as_it_holds_something(core: Core, clock: DatabaseClock) -> None:

@@ -36,6 +36,7 @@ class CoreSettings:
     claim_grace: timedelta = timedelta(seconds=30)
     timeouts_every: timedelta = timedelta(seconds=10)
     history_kept: timedelta = timedelta(days=30)
+    audit_kept: timedelta = timedelta(days=365)
     logs_kept: timedelta = timedelta(days=7)
     webhook_allow_private: bool = False
 

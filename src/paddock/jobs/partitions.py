@@ -70,6 +70,11 @@ async def drop_expired(db: Database, what: Partitioned, before: datetime) -> int
     return dropped
 
 
+def kept_from(what: Partitioned, before: datetime) -> datetime:
+    """Where the oldest partition begins that `drop_expired` leaves."""
+    return _midnight(what.beginning(before))
+
+
 async def _make(db: Database, what: Partitioned, begins: date) -> bool:
     table, column = what.table, what.column
     name = f"{table}_{begins:%Y%m%d}"

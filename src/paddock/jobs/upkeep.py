@@ -80,6 +80,12 @@ async def _expired_history(core: Core, now: datetime) -> int:
     return dropped + await _deleted(core.db, "trim_default_history", before, AT_ONCE)
 
 
+async def _expired_groups(core: Core, now: datetime) -> int:
+    """A group goes after the last of its jobs: as long as one can be looked at, so can its group."""
+    before = partitions.kept_from(partitions.HISTORY, now - core.settings.history_kept)
+    return await _deleted(core.db, "expire_groups", before, AT_ONCE)
+
+
 async def _expired_logs(core: Core, now: datetime) -> int:
     before = now - core.settings.logs_kept
     dropped = await partitions.drop_expired(core.db, partitions.LOGS, before)
@@ -129,6 +135,7 @@ STEPS: Mapping[str, Step] = {
     "log_partitions": _log_partitions,
     "group_hooks": _group_hooks,
     "expired_history": _expired_history,
+    "expired_groups": _expired_groups,
     "expired_logs": _expired_logs,
     "long_logs": _long_logs,
     "housekeeping_runs": _housekeeping_runs,
@@ -138,6 +145,7 @@ STEPS: Mapping[str, Step] = {
     "sessions": _expire("expire_sessions", lambda core: DEAD_SESSIONS_KEPT),
     "deliveries": _expire("expire_deliveries", _history_kept),
     "events": _expire("expire_events", _history_kept),
+    "audit_log": _expire("expire_audit_log", lambda core: core.settings.audit_kept),
     "web_sessions": _expire_small("expire_web_sessions"),
     "sign_in_links": _expire_small("expire_sign_in_links"),
 }

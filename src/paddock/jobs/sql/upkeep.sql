@@ -95,3 +95,17 @@ DELETE FROM deliveries WHERE (event_id, job_id) IN (
 -- name: expire_events (durable)
 DELETE FROM events WHERE id = ANY (ARRAY(
     SELECT id FROM events WHERE id < paddock_least_id($1) ORDER BY id LIMIT $2));
+
+-- name: expire_audit_log (durable)
+DELETE FROM audit_log WHERE id = ANY (ARRAY(
+    SELECT id FROM audit_log WHERE id < paddock_least_id($1) ORDER BY id LIMIT $2));
+
+-- name: expire_groups (durable)
+-- Jobs end before their group does, so all but a few of those found have none left: $1 is where kept history begins.
+-- `ended_at` once more at the row itself: a retry may have reopened the group meanwhile.
+DELETE FROM groups g WHERE g.ended_at < $1 AND NOT g.hook_due AND g.id = ANY (ARRAY(
+    SELECT o.id FROM groups o
+    WHERE o.ended_at < $1 AND NOT o.hook_due
+      AND NOT EXISTS (SELECT FROM jobs j WHERE j.group_id = o.id)
+      AND NOT EXISTS (SELECT FROM job_history h WHERE h.group_id = o.id)
+    ORDER BY o.ended_at LIMIT $2));
