@@ -1,14 +1,26 @@
 """What people changed, by whom and why. `paddock.jobs.acting.audit` writes it, in the transaction of the change."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import orjson
 
-from paddock.db.pool import Database, statements
+from paddock.db.pool import Database, Statement, statements
+from paddock.jobs.filtering import GREATEST_ID, LEAST_ID, least_id
 
 SQL = statements("paddock.api.sql", "audit.sql")
+# What may be asked for, the columns of its index before the id, and where the statement has their values.
+INDEXES: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    (): {},
+    ("subject",): {"subject": "$3"},
+    ("action",): {"action": "$4"},
+    ("actor",): {"actor": "$5"},
+    ("actor", "action"): {'actor COLLATE "C"': "$5", "action": "$4"},
+}
 
 
 async def page(
@@ -21,5 +33,24 @@ async def page(
     actor: str | None,
     limit: int,
 ) -> list[dict[str, Any]]:
-    rows = await db.fetch(SQL["audit_page"], before, since, subject, action, actor, limit)
+    high, low = before or GREATEST_ID, LEAST_ID if since is None else least_id(since)
+    asked = {
+        name: value for name, value in (("subject", subject), ("actor", actor), ("action", action)) if value is not None
+    }
+    statement = SQL["among"] if subject is not None and len(asked) > 1 else along(tuple(asked))
+    rows = await db.fetch(statement, high, low, subject, action, actor, limit)
     return [{**row, "details": orjson.loads(row["details"])} for row in rows]
+
+
+@cache
+def along(asked: tuple[str, ...]) -> Statement:
+    columns = INDEXES[asked]
+    parts = {
+        "columns": "".join(f"{column}, " for column in columns),
+        "values": "".join(f"{place}, " for place in columns.values()),
+        "order": "".join(f"{column} DESC, " for column in columns),
+    }
+    text = SQL["along"].sql
+    for part, content in parts.items():
+        text = text.replace(f"{{{part}}}", content)
+    return replace(SQL["along"], sql=text)

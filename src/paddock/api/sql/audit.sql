@@ -1,8 +1,16 @@
--- name: audit_page (relaxed)
-SELECT * FROM audit_log
-WHERE ($1::uuid IS NULL OR id < $1)
-  AND ($2::timestamptz IS NULL OR id >= paddock_least_id($2))
-  AND ($3::text IS NULL OR subject = $3)
-  AND ($4::text IS NULL OR action = $4)
-  AND ($5::text IS NULL OR actor = $5)
+-- name: along (relaxed)
+-- Along the index of what was asked for, so that a page costs the same however rare its entries are. A row comparison,
+-- not `key = value`: for a value that it takes for frequent the planner would rather walk the primary key and filter.
+-- The order by all columns is one that no other index has, nor a beginning of it. Where the value ends is seen only
+-- afterwards: with a bound on that side too the planner would expect few rows, and read them all.
+SELECT * FROM (
+    SELECT * FROM audit_log WHERE ({columns}id) < ({values}$1) ORDER BY {order}id DESC LIMIT $6) newest
+WHERE id >= $2
+  AND ($3::text IS NULL OR subject = $3) AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR actor = $5)
+ORDER BY id DESC;
+
+-- name: among (relaxed)
+-- Reads what was ever done to one subject, which is little, and looks at the rest of the filter then.
+SELECT * FROM (SELECT * FROM audit_log WHERE subject = $3 OFFSET 0) own
+WHERE id < $1 AND id >= $2 AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR actor = $5)
 ORDER BY id DESC LIMIT $6;
