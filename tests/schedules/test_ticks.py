@@ -2,9 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from typing import TypeAlias
 
+import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
+from paddock.background.looping import Loop
 from paddock.jobs import reading, schedules
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Refused
@@ -14,6 +18,12 @@ from paddock.jobs.schedules import NewSchedule, Schedule
 from tests.conftest import DatabaseClock
 from tests.playing import worker
 from tests.reading.rows import run
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+ON_INSERT = """
+CREATE FUNCTION on_insert() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN NEW; END $$;
+CREATE TRIGGER on_insert BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION on_insert();
+"""
 
 
 async def make(core: Core, name: str = "nightly", **fields: object) -> Schedule:
@@ -90,6 +100,42 @@ async def test_a_schedule_that_cannot_run_says_why_and_stops_no_other(core: Core
     await clock.advance(minutes=11)
     await schedules.run_due(core)
     assert "unknown_kind" in ((await seen(core, "gone")).last_problem or "")
+
+
+async def test_a_database_that_goes_away_is_one_plain_warning_and_loses_no_run(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    await make(core)
+    await clock.advance(minutes=1)
+    await connection.execute(ON_INSERT.format(body="PERFORM pg_terminate_backend(pg_backend_pid());"))
+    loop = Loop("tick", lambda: schedules.run_due(core), timedelta(seconds=1))
+    with capture_logs() as logged:
+        for _ in range(3):
+            await loop.once()
+    assert [(entry["event"], entry["log_level"], "exc_info" in entry) for entry in logged] == [
+        ("pass_failed", "warning", False)
+    ]
+    assert "\n" not in logged[0]["error"]
+
+    await connection.execute("DROP FUNCTION on_insert CASCADE")
+    await loop.once()
+    assert len(await jobs_of(core)) == 1
+    assert (await seen(core)).last_problem is None
+
+
+async def test_a_deadlock_is_nobodys_fault_and_loses_no_run(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    await make(core)
+    await clock.advance(minutes=1)
+    await connection.execute("CREATE SEQUENCE tries")
+    await connection.execute(
+        ON_INSERT.format(
+            body="IF nextval('tries') = 1 THEN RAISE 'circle' USING ERRCODE = 'deadlock_detected'; END IF;"
+        )
+    )
+    assert await schedules.run_due(core) == 1
+    assert (await seen(core)).last_problem is None
 
 
 async def test_run_now_waits_behind_nothing_and_shifts_nothing(core: Core, clock: DatabaseClock) -> None:

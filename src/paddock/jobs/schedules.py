@@ -17,7 +17,7 @@ import orjson
 import structlog
 from pydantic import ValidationError
 
-from paddock.db.pool import Database, Statement, Transaction, statements
+from paddock.db.pool import DEADLOCKS, Database, Statement, Transaction, statements
 from paddock.jobs import enqueueing
 from paddock.jobs.acting import audit, made_job
 from paddock.jobs.enqueueing import IdempotencyKey
@@ -160,12 +160,13 @@ async def run_due(core: "Core") -> int:
     """One tick: makes the jobs of due schedules, at most AT_ONCE; returns how many it made."""
     if not await core.db.fetchval(SQL["any_due"]):
         return 0
-    made = 0
-    async with core.db.transaction() as tx:
+
+    async def write(tx: Transaction) -> int:
         draining = await tx.fetchval(SQL["draining"])
-        for row in await tx.fetch(SQL["due_schedules"], AT_ONCE, draining, [kind.name for kind in core.kinds]):
-            made += await _run_one(core, tx, row)
-    return made
+        due = await tx.fetch(SQL["due_schedules"], AT_ONCE, draining, [kind.name for kind in core.kinds])
+        return sum([await _run_one(core, tx, row) for row in due])
+
+    return await core.db.repeated(write)
 
 
 async def _run_one(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
@@ -180,12 +181,15 @@ async def _run_one(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
             return False
         async with tx.savepoint():
             [job] = await core.enqueue(tx, [_new_job(schedule)])
+    except DEADLOCKS:
+        raise
     except Exception as problem:
         # Whatever it is, it is this schedule's own: raised here it would hold up all others at every tick.
-        if not isinstance(problem, Refused):
-            log.exception("schedule_failed", schedule=schedule.name)
         code = problem.code if isinstance(problem, Refused) else type(problem).__name__
         await tx.execute(SQL["schedule_failed"], schedule.name, next_at, now, clean_text(f"{problem} [{code}]", 1_000))
+        # Only now: where it could not be noted the database is away, which is for the loop to say.
+        if not isinstance(problem, Refused):
+            log.exception("schedule_failed", schedule=schedule.name)
         return False
     await tx.execute(SQL["schedule_ran"], schedule.name, next_at, now, job)
     return True
