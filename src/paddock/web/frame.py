@@ -86,6 +86,9 @@ def _guarded(method: str, path: str, run: Page) -> Callable[[Request], Awaitable
             caller = await authenticate(request, plane_of(request).tokens)
             if caller.role not in allowed(method, path):
                 raise ApiError(403, "not_allowed", f"A token of role '{caller.role}' may not do this.")
+            changes = plane_of(request).core.changes
+            # Read before the page is: what changes after that the page's stream tells.
+            request.state.place = f"{changes.epoch}:{changes.position}"
             if method == "POST":
                 signin.check_change(request, caller, await field(request, "csrf"))
             return await run(request, caller)
@@ -211,6 +214,7 @@ async def render(
             "entries": [] if caller is None else navigation.entries_for(caller.role),
             "here": navigation.current(request.scope["path"]),
             "root": root_of(request.scope),
+            "place": getattr(request.state, "place", ""),
             "version": paddock.__version__,
             "said": _said(request),
         }
@@ -232,10 +236,7 @@ def _blocks(request: Request, template: str, asked: frozenset[str], values: Mapp
     blocks = {"standing": frame.blocks["standing"]}
     blocks |= {name: own.blocks[name] for name in sorted(asked) if name in own.blocks}
     context = own.new_context(dict(values))
-    content = {
-        "version": assets.digest(),
-        "regions": {name: "".join(block(context)) for name, block in blocks.items()},
-    }
+    content = {"regions": {name: "".join(block(context)) for name, block in blocks.items()}}
     return _zipped(request, Response(orjson.dumps(content), media_type="application/json"))
 
 

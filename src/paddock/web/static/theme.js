@@ -27,7 +27,6 @@ export function nextTheme() {
 function show() {
   const button = document.getElementById("theme-switch");
   if (!button) return;
-  button.hidden = false;
   button.querySelector("span").textContent = WORDS[theme()];
   button.setAttribute("aria-label", `Theme: ${WORDS[theme()]}. Switch to ${WORDS[NEXT[theme()]]}`);
 }

@@ -1,0 +1,55 @@
+// Asks before a form with data-confirm is sent: the question, what will happen (data-effect), and for data-reason why.
+// Without this script the form is sent at once. A form that was sent is not sent twice.
+import { on } from "./page.js";
+
+const confirmed = new WeakSet();
+
+function ask(form) {
+  const dialog = document.getElementById("confirm");
+  const { confirm, effect, label, tone } = form.dataset;
+  dialog.querySelector("h2").textContent = confirm;
+  document.getElementById("confirm-effect").textContent = effect;
+  const reason = document.getElementById("confirm-reason");
+  reason.hidden = !("reason" in form.dataset);
+  const field = reason.querySelector("input");
+  field.value = "";
+  const yes = dialog.querySelector("button[value=yes]");
+  yes.textContent = label;
+  yes.className = tone ? `primary tone-${tone}` : "primary";
+  dialog.returnValue = "";
+  dialog.addEventListener(
+    "close",
+    () => {
+      if (dialog.returnValue !== "yes") return;
+      if (form.elements.reason) form.elements.reason.value = field.value;
+      confirmed.add(form);
+      form.requestSubmit();
+    },
+    { once: true },
+  );
+  dialog.showModal();
+  (reason.hidden ? yes : field).focus();
+}
+
+export function start() {
+  on("form", "submit", (event, form) => {
+    if (form.method !== "post") return;
+    if (form.dataset.confirm && !confirmed.has(form)) {
+      event.preventDefault();
+      ask(form);
+      return;
+    }
+    confirmed.delete(form);
+    // After the browser has taken the form's fields, which a disabled button would not be among.
+    setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+  });
+  // Enter in the reason means yes, not the first button, which is the one that leaves it.
+  on("#confirm input", "keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    document.getElementById("confirm").close("yes");
+  });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) document.querySelectorAll("form button:disabled").forEach((button) => (button.disabled = false));
+  });
+}

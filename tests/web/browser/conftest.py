@@ -1,0 +1,177 @@
+"""The dashboard in a real Chromium, on a real `paddock up`: PostgreSQL, control plane and worker as processes.
+
+A test is `async def test_…(person: Person)` in a file of this folder, nothing else: it is marked and looped for you.
+
+    page = await person("ops", theme="dark", width=400)   # a signed-in browser of its own
+    await page.goto("/jobs")                              # paths below the dashboard's root
+    await settled(page)                                   # live, nothing under way
+    await axe(page)                                       # no violation
+    await shot(page, "jobs")                              # artefacts/jobs-ops-dark-400.png
+
+What a page says on its console as an error, a refusal by its policy among it, fails the test, unless the test takes it
+out of `page_problems(page)`. Jobs are made with `jobs.submit("probe", {…})`: see paddock/jobs/probe.py for what one does.
+The server is shared by all tests: look for what you made, not for how many there are.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import httpx2
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+
+from paddock.client import Client
+from tests.processes.running import Up, data_folder, running_up
+
+HERE = Path(__file__).parent
+ARTEFACTS = HERE.parents[2] / "artefacts"
+AXE = (HERE / "vendor" / "axe.min.js").read_text()
+ROLES = ("analyst", "ops", "admin")
+# Whose work they see: `ada` is an analyst and sees what was made with the token `jobs_of_ada`.
+OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
+HEIGHTS = {1280: 800, 400: 800}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)  # before the one of auto mode
+
+
+class Person(Protocol):
+    async def __call__(
+        self, role: str = "admin", *, theme: str = "light", width: int = 1280, scripts: bool = True, base: str = ""
+    ) -> Page: ...
+
+
+_problems: "WeakKeyDictionary[Page, list[str]]" = WeakKeyDictionary()
+_named: "WeakKeyDictionary[Page, str]" = WeakKeyDictionary()
+
+
+@pytest.fixture(scope="session")
+def up() -> Iterator[Up]:
+    if shutil.which("chromium") is None:
+        pytest.skip("chromium is missing: apt-get install chromium")
+    with data_folder() as data, running_up(data, "--port", "0") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def jobs(up: Up) -> Iterator[Client]:
+    """As admin."""
+    with up.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def secrets(up: Up, jobs: Client) -> dict[str, str]:
+    """A token for each role, and `jobs_of_ada`, whose work the analyst sees."""
+    made = {role: make_token(jobs, role, owner) for role, owner in OWNERS.items()}
+    return {**made, "jobs_of_ada": make_token(jobs, "ops", "ada")}
+
+
+def make_token(client: Client, role: str, owner: str) -> str:
+    body = {"name": f"{owner}-{role}", "role": role, "owner": owner}
+    made: dict[str, Any] = client.request("POST", "/api/tokens", body=body)["data"]
+    return str(made["token"])
+
+
+@pytest.fixture(scope="session")
+def jobs_of_ada(up: Up, secrets: dict[str, str]) -> Iterator[Client]:
+    with Client(up.address["url"], secrets["jobs_of_ada"]) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(up: Up) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def person(up: Up, browser: Browser, secrets: dict[str, str]) -> AsyncIterator[Person]:
+    opened: list[BrowserContext] = []
+
+    async def make(
+        role: str = "admin", *, theme: str = "light", width: int = 1280, scripts: bool = True, base: str = ""
+    ) -> Page:
+        address = base or up.address["url"]
+        context = await browser.new_context(
+            base_url=address + ("/" if base else ""),
+            viewport={"width": width, "height": HEIGHTS.get(width, 800)},
+            color_scheme="dark" if theme == "dark" else "light",
+            java_script_enabled=scripts,
+            reduced_motion="reduce",
+            timezone_id="Europe/Berlin",
+        )
+        opened.append(context)
+        if role in secrets:
+            await context.add_cookies([await _cookie(up.address["url"], secrets[role])])
+        page = await context.new_page()
+        _problems[page] = problems = []
+        _named[page] = f"{role}-{theme}-{width}"
+        page.on("console", lambda message: problems.extend(_error(message)))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        return page
+
+    yield make
+    found = [problem for context in opened for page in context.pages for problem in _problems.get(page, [])]
+    for context in opened:
+        await context.close()
+    assert found == [], "a page said so on its console"
+
+
+async def _cookie(address: str, secret: str) -> Any:
+    """Signed in without the browser, whose own way in has its own test."""
+    async with httpx2.AsyncClient(base_url=address) as client:
+        answer = await client.post("/sign-in", data={"token": secret}, headers={"origin": address})
+        assert answer.status_code == 303
+        [(name, value)] = answer.cookies.items()
+    return {"name": name, "value": value, "url": address, "httpOnly": True, "sameSite": "Lax"}
+
+
+def _error(message: ConsoleMessage) -> list[str]:
+    return [f"{message.text} ({message.location.get('url', '')})"] if message.type in ("error", "warning") else []
+
+
+def page_problems(page: Page) -> list[str]:
+    """What it said so far; a test that provokes an error looks at it and clears it."""
+    return _problems[page]
+
+
+async def settled(page: Page) -> None:
+    """The stream is open: from here on the page learns of every change."""
+    await page.wait_for_selector(".live[data-state=live]")
+
+
+async def axe(page: Page) -> None:
+    await page.evaluate(AXE)
+    found = await page.evaluate(
+        "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+    )
+    violations = [
+        f"{violation['id']}: {violation['help']}: {node['html'][:200]}"
+        for violation in found["violations"]
+        for node in violation["nodes"][:3]
+    ]
+    assert violations == [], f"{page.url}"
+
+
+async def fits(page: Page) -> None:
+    """No page scrolls sideways; wide tables do, in their own box."""
+    wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"{page.url} is {wide} px too wide"
+
+
+async def shot(page: Page, name: str) -> None:
+    """Into artefacts/, which git ignores: for whoever wants to see what a test saw."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    await page.screenshot(path=ARTEFACTS / f"{name}-{_named[page]}.png", full_page=True)

@@ -1,0 +1,337 @@
+"""What every page has: the way in, the navigation, switches, the palette, live updates, and how it reads."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, Page, Route, expect
+
+from paddock.client import Client
+from paddock.web.navigation import entries_for
+from tests.processes.running import Up
+from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+
+THEMES = ("light", "dark")
+WIDTHS = (1280, 400)
+
+
+async def test_a_token_signs_in_and_signing_out_ends_it(person: Person, secrets: dict[str, str]) -> None:
+    page = await person("nobody")
+    await page.goto("/jobs?status=failed")
+    await axe(page)
+    await shot(page, "sign-in")
+    await page.fill("input[name=token]", "pdk_nonesuch")
+    await page.click("main button")
+    await expect(page.get_by_role("alert")).to_have_text("This token is not known here.")
+    assert len(page_problems(page)) == 1, "the 401 of the form"
+    page_problems(page).clear()
+
+    await page.fill("input[name=token]", secrets["ops"])
+    await page.click("main button")
+    await expect(page).to_have_url(re.compile(r"/jobs\?status=failed$"))
+
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page).to_have_url(re.compile("/sign-in$"))
+    await page.goto("/jobs")
+    await expect(page).to_have_url(re.compile("/sign-in"))
+
+
+async def test_a_link_signs_in_once(person: Person, jobs: Client) -> None:
+    link = jobs.request("POST", "/api/tokens/self/sign-in-link")["data"]["url"]
+    first, second = await person("nobody"), await person("nobody")
+
+    await first.goto(link)
+    await expect(first.get_by_role("heading", name="Overview")).to_be_visible()
+    await second.goto(link)
+    await expect(second.get_by_role("alert")).to_contain_text("used already")
+    page_problems(second).clear()
+
+
+@pytest.mark.parametrize("role", ["analyst", "ops", "admin"])
+async def test_every_page_of_the_navigation_loads_and_the_others_are_refused(person: Person, role: str) -> None:
+    page = await person(role)
+    await page.goto("/")
+    shown = await page.locator("nav.pages a").all_inner_texts()
+    assert shown == [entry.name for entry in entries_for(role)]
+    for entry in entries_for(role):
+        answer = await page.goto(entry.path)
+        assert answer is not None
+        assert answer.status == 200, entry.path
+        await expect(page.locator("nav.pages a[aria-current=page]")).to_have_text(entry.name)
+        await expect(page).to_have_title(re.compile(f"^{entry.name} · Paddock$"))
+    if role == "analyst":
+        answer = await page.goto("/audit")
+        assert answer is not None
+        assert answer.status == 403
+        page_problems(page).clear()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+async def test_every_page_reads_well(person: Person, jobs: Client, theme: str, width: int) -> None:
+    done = jobs.wait(jobs.submit("probe", {"result": {"rows": 3}, "log_lines": 5}, tags=["nightly"])["id"], 60)
+    failed = jobs.wait(jobs.submit("probe", {"fail": "The table 'flights' is locked. " + "long" * 60})["id"], 60)
+    page = await person("admin", theme=theme, width=width)
+    paths = {entry.name.lower(): entry.path for entry in entries_for("admin")}
+    for name, path in {**paths, "job-done": f"/jobs/{done['id']}", "job-failed": f"/jobs/{failed['id']}"}.items():
+        await page.goto(path)
+        await expect(page.locator("h1")).to_have_count(1)
+        await fits(page)
+        await axe(page)
+        await shot(page, name)
+
+
+async def test_a_job_is_seen_to_finish_without_a_reload(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    await page.evaluate("window.stayed = true")
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+    assert await page.evaluate("window.stayed")
+
+
+async def test_a_change_between_reading_the_page_and_opening_the_stream_is_not_missed(
+    person: Person, jobs: Client
+) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+
+    async def late(route: Route) -> None:
+        jobs.run_now(id)
+        jobs.wait(id, 60)
+        await route.continue_()
+
+    await page.route("**/api/stream**", late, times=1)
+    await page.goto(f"/jobs/{id}")
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+
+
+async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    await page.context.set_offline(True)
+    await expect(page.locator("#live-state")).to_have_text("Reconnecting…", timeout=15_000)
+
+    jobs.run_now(id)
+    jobs.wait(id, 60)
+    await expect(page.locator(".sentence .is-pending")).to_be_visible()
+    await page.context.set_offline(False)
+
+    await settled(page)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible()
+    page_problems(page).clear()
+
+
+async def test_behind_a_proxy_that_refuses_the_stream_it_polls_and_says_so(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=502, body="Bad Gateway")
+
+    await page.route("**/api/stream**", refuse)
+    await page.goto(f"/jobs/{id}")
+    await expect(page.locator("#live-state")).to_have_text("Polling every 5 s", timeout=15_000)
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+
+    await page.unroute("**/api/stream**")
+    await page.wait_for_selector(".live[data-state=live]", timeout=60_000)
+    page_problems(page).clear()
+
+
+async def test_live_can_be_paused_and_catches_up(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    await page.get_by_role("button", name="Pause live updates").click()
+    jobs.run_now(id)
+    jobs.wait(id, 60)
+    await expect(page.locator("#live-state")).to_have_text("Paused")
+    await expect(page.locator(".sentence .is-pending")).to_be_visible()
+    await page.get_by_role("button", name="Resume live updates").click()
+    await expect(page.locator(".sentence .is-completed")).to_be_visible()
+
+
+async def test_theme_and_time_zone_are_remembered(person: Person, jobs: Client) -> None:
+    job = jobs.wait(jobs.submit("probe")["id"], 60)
+    page = await person("ops", theme="light")
+    await page.goto(f"/jobs/{job['id']}")
+    made = page.locator("time[data-time=exact]").first
+    await expect(made).to_contain_text("+01:00")
+    await page.click("#time-switch")
+    await expect(made).to_contain_text("UTC")
+    light = await _paper(page)
+    await page.click("#theme-switch")
+    await page.click("#theme-switch")
+    assert await _paper(page) != light
+
+    await page.reload()
+    await expect(made).to_contain_text("UTC")
+    assert await _paper(page) != light
+    await page.keyboard.press("x")
+    await expect(page.locator("time[data-time=ago]").first).to_contain_text("UTC")
+
+
+async def _paper(page: Page) -> str:
+    return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+async def test_the_palette_goes_to_jobs_kinds_pages_and_does_things(person: Person, jobs: Client) -> None:
+    id = jobs.wait(jobs.submit("probe")["id"], 60)["id"]
+    page = await person("ops")
+    await page.goto("/")
+
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox")).to_be_focused()
+    await axe(page)
+    await shot(page, "palette")
+    await page.keyboard.type(id[:23])
+    await expect(page.get_by_role("option").first).to_contain_text(id)
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(f"/jobs/{id}$"))
+
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("jobs of probe")
+    await expect(page.get_by_role("option", name="Jobs of probe").first).to_be_visible()
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(r"/jobs\?kind=probe"))
+
+    await page.keyboard.press("g")
+    await page.keyboard.press("w")
+    await expect(page).to_have_url(re.compile("/workers$"))
+
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("theme dark")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("heading", name="Shortcuts")).to_be_visible()
+    await axe(page)
+    await shot(page, "shortcuts")
+
+
+async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await page.get_by_role("button", name="Cancel this job").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("It stops at once")
+    await axe(page)
+    await shot(page, "confirm")
+    await dialog.get_by_role("button", name="Leave it").click()
+    assert jobs.get(id)["status"] == "pending"
+
+    await page.get_by_role("button", name="Cancel this job").click()
+    await dialog.get_by_role("textbox").fill("wrong table")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("status").filter(has_text="The job was cancelled.")).to_be_visible()
+    await expect(page.locator(".sentence .is-cancelled")).to_be_visible()
+    audited = jobs.request("GET", f"/api/audit?subject=job:{id}")["data"]
+    assert [entry["reason"] for entry in audited] == ["wrong table"]
+
+
+async def test_reading_and_changing_work_without_scripts(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    page = await person("ops", scripts=False)
+    await page.goto(f"/jobs/{id}")
+    await expect(page.get_by_role("button", name="Pause live updates")).to_have_count(0)
+    await shot(page, "no-scripts")
+    await page.get_by_role("button", name="Cancel this job").click()
+    await expect(page.locator(".sentence .is-cancelled")).to_be_visible()
+
+
+async def test_drain_mode_is_said_on_every_page(person: Person, jobs: Client) -> None:
+    page = await person("ops")
+    await page.goto("/workers")
+    jobs.request("POST", "/api/ops/drain", body={"enabled": True, "reason": "database upgrade"})
+    try:
+        for path in ("/workers", "/jobs"):
+            await page.goto(path)
+            await expect(page.locator(".banner")).to_contain_text("Drain mode is on: database upgrade")
+        await axe(page)
+        await shot(page, "drain")
+    finally:
+        jobs.request("POST", "/api/ops/drain", body={"enabled": False})
+
+
+@asynccontextmanager
+async def proxy(to: str, prefix: str) -> AsyncIterator[str]:
+    """Serves another server under a sub-path, as nginx, Traefik and the rest do."""
+
+    async def forward(request: web.Request) -> web.StreamResponse:
+        path = request.rel_url.raw_path.removeprefix(prefix)
+        headers = {**request.headers, "x-forwarded-prefix": prefix}
+        address = f"{to}{path}?{request.rel_url.raw_query_string}"
+        async with (
+            aiohttp.ClientSession(auto_decompress=False) as session,
+            session.request(
+                request.method, address, headers=headers, data=await request.read(), allow_redirects=False
+            ) as answer,
+        ):
+            response = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            return response
+
+    app = web.Application()
+    app.router.add_route("*", prefix + "/{rest:.*}", forward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}{prefix}"
+    finally:
+        await runner.cleanup()
+
+
+def _passed_on(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
+    hop = {"transfer-encoding", "connection", "content-length"}
+    return [(name, value) for name, value in answer.headers.items() if name.lower() not in hop]
+
+
+async def test_under_a_sub_path_links_forms_scripts_and_the_stream_work(
+    person: Person, up: Up, jobs: Client, secrets: dict[str, str], browser: Browser
+) -> None:
+    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    async with proxy(up.address["url"], "/tools/paddock") as address:
+        page = await person("nobody", base=address)
+        await page.goto("jobs")
+        await expect(page).to_have_url(f"{address}/sign-in?next=%2Fjobs")
+        await page.fill("input[name=token]", secrets["ops"])
+        await page.click("main button")
+        await expect(page).to_have_url(f"{address}/jobs")
+        await page.click(f"a[href$='/jobs/{id}']")
+        await expect(page).to_have_url(f"{address}/jobs/{id}")
+        await settled(page)
+        jobs.run_now(id)
+        await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+        await page.keyboard.press("g")
+        await page.keyboard.press("k")
+        await expect(page).to_have_url(f"{address}/kinds")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page).to_have_url(f"{address}/sign-in")
+
+
+async def test_the_first_page_is_small(person: Person) -> None:
+    page = await person("ops")
+    sizes: list[int] = []
+
+    client = await page.context.new_cdp_session(page)
+    await client.send("Network.enable")
+    client.on("Network.loadingFinished", lambda event: sizes.append(int(event["encodedDataLength"])))
+    await page.goto("/")
+    await settled(page)
+    assert sum(sizes) < 150_000
