@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ MESSAGES: dict[str, type[wire.Struct]] = {
 }
 
 
-def application(plane: Plane) -> web.Application:
+def application(plane: Plane, dress: Callable[[Any], Any] | None = None) -> web.Application:
     async def call(request: web.Request) -> web.Response:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return problem(401, "unauthorized")
@@ -45,7 +45,10 @@ def application(plane: Plane) -> web.Application:
             return problem(error.status or 400, "refused")
         except LinkDown:
             return problem(503, "away")
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        body = msgspec.json.encode(answer)
+        if dress is not None:
+            body = msgspec.json.encode(dress(msgspec.json.decode(body)))
+        return web.Response(body=body, content_type="application/json")
 
     async def answered(request: web.Request) -> Any:
         body = await request.read()
@@ -68,8 +71,9 @@ def problem(status: int, code: str) -> web.Response:
 
 
 @asynccontextmanager
-async def served(plane: Plane) -> AsyncIterator[str]:
-    runner = web.AppRunner(application(plane), shutdown_timeout=0.1, handler_cancellation=True)
+async def served(plane: Plane, dress: Callable[[Any], Any] | None = None) -> AsyncIterator[str]:
+    """`dress` makes of each answer what another version of the control plane would have sent."""
+    runner = web.AppRunner(application(plane, dress), shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
