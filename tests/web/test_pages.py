@@ -69,6 +69,7 @@ async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_an
 
         await page.click(f"a[href='/jobs/{waiting}']")
         await page.click("text=Cancel this job")
+        await page.click("#confirm button[value=yes]")
         await page.wait_for_selector(".sentence .is-cancelled")
         assert (await read(core, waiting)).status == "cancelled"
 

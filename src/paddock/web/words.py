@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+from markupsafe import Markup, escape
 
 from paddock.api.pagination import encode
 
@@ -122,6 +123,16 @@ def short_id(id: object) -> str:
     return f"{text[:8]}…{text[-4:]}" if len(text) > 16 else text
 
 
+def ticked(text: str | None) -> Markup:
+    """A sentence whose `commands` stand between ticks, as `paddock why` and our hints write them."""
+    parts = (text or "").split("`")
+    if len(parts) % 2 == 0:
+        return escape(text or "")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+    )
+
+
 def pretty(value: Any) -> str:
     return orjson.dumps(orjson.loads(encode(value)), option=orjson.OPT_INDENT_2).decode()
 
@@ -139,4 +150,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "short_id": short_id,
     "size": size,
     "status_word": status_word,
+    "ticked": ticked,
 }

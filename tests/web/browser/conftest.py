@@ -22,10 +22,12 @@ from weakref import WeakKeyDictionary
 import httpx2
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
 
 from paddock.client import Client
 from tests.processes.running import Up, data_folder, running_up
+from tests.web.browser.proxy import Proxy
 
 HERE = Path(__file__).parent
 ARTEFACTS = HERE.parents[2] / "artefacts"
@@ -127,6 +129,20 @@ async def person(up: Up, browser: Browser, secrets: dict[str, str]) -> AsyncIter
     for context in opened:
         await context.close()
     assert found == [], "a page said so on its console"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def proxy(up: Up) -> AsyncIterator[Proxy]:
+    made = Proxy(up.address["url"])
+    app = web.Application()
+    app.router.add_route("*", made.prefix + "/{rest:.*}", made.forward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.address = f"http://127.0.0.1:{runner.addresses[0][1]}{made.prefix}"
+    yield made
+    made.cut_off()
+    await runner.cleanup()
 
 
 async def _cookie(address: str, secret: str) -> Any:

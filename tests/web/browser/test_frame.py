@@ -1,18 +1,14 @@
 """What every page has: the way in, the navigation, switches, the palette, live updates, and how it reads."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import aiohttp
 import pytest
-from aiohttp import web
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Page, Route, expect
 
 from paddock.client import Client
 from paddock.web.navigation import entries_for
-from tests.processes.running import Up
 from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+from tests.web.browser.proxy import Proxy
 
 THEMES = ("light", "dark")
 WIDTHS = (1280, 400)
@@ -111,18 +107,18 @@ async def test_a_change_between_reading_the_page_and_opening_the_stream_is_not_m
     await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
 
 
-async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jobs: Client) -> None:
+async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jobs: Client, proxy: Proxy) -> None:
     id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
-    page = await person("ops")
-    await page.goto(f"/jobs/{id}")
+    page = await person("ops", base=proxy.address)
+    await page.goto(f"jobs/{id}")
     await settled(page)
-    await page.context.set_offline(True)
+    proxy.cut_off()
     await expect(page.locator("#live-state")).to_have_text("Reconnecting…", timeout=15_000)
 
     jobs.run_now(id)
     jobs.wait(id, 60)
     await expect(page.locator(".sentence .is-pending")).to_be_visible()
-    await page.context.set_offline(False)
+    proxy.cut = False
 
     await settled(page)
     await expect(page.locator(".sentence .is-completed")).to_be_visible()
@@ -237,7 +233,7 @@ async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Perso
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("status").filter(has_text="The job was cancelled.")).to_be_visible()
     await expect(page.locator(".sentence .is-cancelled")).to_be_visible()
-    audited = jobs.request("GET", f"/api/audit?subject=job:{id}")["data"]
+    audited = jobs.request("GET", "/api/audit", params={"subject": f"job:{id}"})["data"]
     assert [entry["reason"] for entry in audited] == ["wrong table"]
 
 
@@ -254,75 +250,40 @@ async def test_reading_and_changing_work_without_scripts(person: Person, jobs: C
 async def test_drain_mode_is_said_on_every_page(person: Person, jobs: Client) -> None:
     page = await person("ops")
     await page.goto("/workers")
+    await settled(page)
     jobs.request("POST", "/api/ops/drain", body={"enabled": True, "reason": "database upgrade"})
     try:
-        for path in ("/workers", "/jobs"):
-            await page.goto(path)
-            await expect(page.locator(".banner")).to_contain_text("Drain mode is on: database upgrade")
+        for path in (None, "/jobs"):  # where it is learnt of live, and a page that says it at once
+            if path is not None:
+                await page.goto(path)
+            await expect(page.locator(".banner")).to_contain_text("Drain mode is on: database upgrade", timeout=15_000)
         await axe(page)
         await shot(page, "drain")
     finally:
         jobs.request("POST", "/api/ops/drain", body={"enabled": False})
 
 
-@asynccontextmanager
-async def proxy(to: str, prefix: str) -> AsyncIterator[str]:
-    """Serves another server under a sub-path, as nginx, Traefik and the rest do."""
-
-    async def forward(request: web.Request) -> web.StreamResponse:
-        path = request.rel_url.raw_path.removeprefix(prefix)
-        headers = {**request.headers, "x-forwarded-prefix": prefix}
-        address = f"{to}{path}?{request.rel_url.raw_query_string}"
-        async with (
-            aiohttp.ClientSession(auto_decompress=False) as session,
-            session.request(
-                request.method, address, headers=headers, data=await request.read(), allow_redirects=False
-            ) as answer,
-        ):
-            response = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
-            await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-            return response
-
-    app = web.Application()
-    app.router.add_route("*", prefix + "/{rest:.*}", forward)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}{prefix}"
-    finally:
-        await runner.cleanup()
-
-
-def _passed_on(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
-    hop = {"transfer-encoding", "connection", "content-length"}
-    return [(name, value) for name, value in answer.headers.items() if name.lower() not in hop]
-
-
 async def test_under_a_sub_path_links_forms_scripts_and_the_stream_work(
-    person: Person, up: Up, jobs: Client, secrets: dict[str, str], browser: Browser
+    person: Person, proxy: Proxy, jobs: Client, secrets: dict[str, str]
 ) -> None:
     id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
-    async with proxy(up.address["url"], "/tools/paddock") as address:
-        page = await person("nobody", base=address)
-        await page.goto("jobs")
-        await expect(page).to_have_url(f"{address}/sign-in?next=%2Fjobs")
-        await page.fill("input[name=token]", secrets["ops"])
-        await page.click("main button")
-        await expect(page).to_have_url(f"{address}/jobs")
-        await page.click(f"a[href$='/jobs/{id}']")
-        await expect(page).to_have_url(f"{address}/jobs/{id}")
-        await settled(page)
-        jobs.run_now(id)
-        await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
-        await page.keyboard.press("g")
-        await page.keyboard.press("k")
-        await expect(page).to_have_url(f"{address}/kinds")
-        await page.get_by_role("button", name="Sign out").click()
-        await expect(page).to_have_url(f"{address}/sign-in")
+    address = proxy.address
+    page = await person("nobody", base=address)
+    await page.goto("jobs")
+    await expect(page).to_have_url(f"{address}/sign-in?next=%2Fjobs")
+    await page.fill("input[name=token]", secrets["ops"])
+    await page.click("main button")
+    await expect(page).to_have_url(f"{address}/jobs")
+    await page.click(f"a[href$='/jobs/{id}']")
+    await expect(page).to_have_url(f"{address}/jobs/{id}")
+    await settled(page)
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+    await page.keyboard.press("g")
+    await page.keyboard.press("k")
+    await expect(page).to_have_url(f"{address}/kinds")
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page).to_have_url(f"{address}/sign-in")
 
 
 async def test_the_first_page_is_small(person: Person) -> None:
