@@ -21,27 +21,28 @@ def json_tree(value: Any) -> Markup:
     if len(content) > MOST_BYTES:
         plain = orjson.dumps(orjson.loads(content), option=orjson.OPT_INDENT_2).decode()
         return Markup('<div class="json plain">{}</div>').format(plain)
-    return Markup(f'<div class="json">{"".join(_drawn(orjson.loads(content), 0))}</div>')  # noqa: S704  escaped below
+    return Markup(f'<div class="json"><div>{"".join(_drawn(orjson.loads(content), 0, ""))}</div></div>')  # noqa: S704  escaped below
 
 
-def _drawn(value: Any, depth: int) -> Iterator[str]:
+def _drawn(value: Any, depth: int, after: str) -> Iterator[str]:
+    """`after` is the comma to the next item, which belongs behind the closing bracket."""
     if isinstance(value, Mapping) and value:
-        yield from _folded("{", "}", [(escape(_text(key)), inner) for key, inner in value.items()], depth)
+        yield from _folded("{", "}", [(escape(_text(key)), inner) for key, inner in value.items()], depth, after)
     elif isinstance(value, list) and value:
-        yield from _folded("[", "]", [(None, inner) for inner in value], depth)
+        yield from _folded("[", "]", [(None, inner) for inner in value], depth, after)
     else:
-        yield f'<span class="{_class(value)}">{escape(_text(value))}</span>'
+        yield f'<span class="{_class(value)}">{escape(_text(value))}</span>{after}'
 
 
-def _folded(opens: str, closes: str, items: list[tuple[Markup | None, Any]], depth: int) -> Iterator[str]:
+def _folded(opens: str, closes: str, items: list[tuple[Markup | None, Any]], depth: int, after: str) -> Iterator[str]:
     count = f"{len(items)} {'item' if opens == '[' else 'field'}{'' if len(items) == 1 else 's'}"
     unfolded = " open" if depth < OPEN_DEPTH and len(items) <= 100 else ""
     yield f'<details{unfolded}><summary data-count="{count}">{opens}</summary><div class="inside">'
     for place, (key, inner) in enumerate(items):
         yield "<div>" if key is None else f'<div><span class="key">{key}</span>: '
-        yield from _drawn(inner, depth + 1)
-        yield "</div>" if place == len(items) - 1 else ",</div>"
-    yield f"</div>{closes}</details>"
+        yield from _drawn(inner, depth + 1, "" if place == len(items) - 1 else ",")
+        yield "</div>"
+    yield f"</div>{closes}{after}</details>"
 
 
 def _text(value: Any) -> str:

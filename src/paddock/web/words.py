@@ -3,6 +3,7 @@
 `FILTERS` is what the templates know. Each takes None and answers with an empty text, so that a template need not ask.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from markupsafe import Markup, escape
 
 from paddock.api.pagination import encode
 
+TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00))")
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 # What the status of a job is called in front of people.
@@ -123,13 +125,21 @@ def short_id(id: object) -> str:
     return f"{text[:8]}…{text[-4:]}" if len(text) > 16 else text
 
 
-def ticked(text: str | None) -> Markup:
-    """A sentence whose `commands` stand between ticks, as `paddock why` and our hints write them."""
+def prose(text: str | None) -> Markup:
+    """A sentence as `paddock why` and our hints write them: `commands` between ticks, and times as times.js shows them."""
     parts = (text or "").split("`")
     if len(parts) % 2 == 0:
-        return escape(text or "")
+        parts = [text or ""]
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if place % 2 else _timed(part) for place, part in enumerate(parts)
+    )
+
+
+def _timed(text: str) -> Markup:
+    parts = TIME.split(text)
+    drawn = Markup('<time datetime="{}" data-time="exact">{}</time>')
+    return Markup("").join(
+        drawn.format(machine(part), exact(part)) if place % 2 else escape(part) for place, part in enumerate(parts)
     )
 
 
@@ -147,8 +157,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "plural": plural,
     "pretty": pretty,
+    "prose": prose,
     "short_id": short_id,
     "size": size,
     "status_word": status_word,
-    "ticked": ticked,
 }

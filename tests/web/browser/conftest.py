@@ -99,7 +99,8 @@ async def browser(up: Up) -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def person(up: Up, browser: Browser, secrets: dict[str, str]) -> AsyncIterator[Person]:
+async def person(up: Up, browser: Browser, secrets: dict[str, str], proxy: Proxy) -> AsyncIterator[Person]:
+    """Asks for the proxy so as to be gone before it."""
     opened: list[BrowserContext] = []
 
     async def make(

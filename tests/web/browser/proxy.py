@@ -22,6 +22,7 @@ class Proxy:
         if self.cut:
             assert request.transport is not None
             request.transport.abort()
+            raise asyncio.CancelledError
         path = request.rel_url.raw_path.removeprefix(self.prefix)
         headers = {**request.headers, "x-forwarded-prefix": self.prefix}
         address = f"{self.to}{path}?{request.rel_url.raw_query_string}"

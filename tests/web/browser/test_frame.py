@@ -1,5 +1,6 @@
 """What every page has: the way in, the navigation, switches, the palette, live updates, and how it reads."""
 
+import json
 import re
 
 import pytest
@@ -214,6 +215,39 @@ async def test_the_palette_goes_to_jobs_kinds_pages_and_does_things(person: Pers
     await expect(page.get_by_role("heading", name="Shortcuts")).to_be_visible()
     await axe(page)
     await shot(page, "shortcuts")
+
+
+async def test_a_chart_is_drawn_in_the_colours_of_the_theme_and_has_its_figures(person: Person) -> None:
+    page = await person("ops")
+    await page.goto("/")
+    chart = page.locator("#chart-throughput")
+    await expect(chart.locator("canvas")).to_be_visible()
+    light = await chart.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("theme dark")
+    await page.keyboard.press("Enter")
+    assert await chart.locator("canvas").evaluate("canvas => canvas.toDataURL()") != light
+    await chart.locator("summary").click()
+    await expect(chart.get_by_role("table")).to_be_visible()
+    await axe(page)
+    await shot(page, "charts")
+
+
+async def test_json_is_folded_and_copied_as_it_is(person: Person, jobs: Client) -> None:
+    payload = {"result": {"rows": [1, 2.5, None, {"deep": ["<script>", "é\u202eרע 🐎"]}], "empty": {}, "none": []}}
+    id = jobs.wait(jobs.submit("probe", payload)["id"], 60)["id"]
+    page = await person("ops")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.goto(f"/jobs/{id}")
+    await (
+        page.locator(".document", has=page.get_by_role("heading", name="Result"))
+        .get_by_role("button", name="Copy")
+        .click()
+    )
+    await expect(page.locator("[data-copied=Copied]")).to_be_visible()
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert json.loads(copied) == payload["result"]
+    await shot(page, "json")
 
 
 async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Person, jobs: Client) -> None:

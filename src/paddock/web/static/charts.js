@@ -145,7 +145,7 @@ function draw(uPlot, figure) {
 }
 
 function drawAgain(uPlot) {
-  for (const figure of charts.keys()) {
+  for (const figure of [...charts.keys()]) {
     charts.get(figure).plot.destroy();
     charts.delete(figure);
     if (figure.isConnected) draw(uPlot, figure);

@@ -10,3 +10,5 @@ import * as times from "./times.js";
 
 for (const script of [theme, times, copy, confirm, announce, palette, live]) script.start();
 if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
+// On a phone the navigation is a strip that scrolls.
+document.querySelector(".pages [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
