@@ -94,6 +94,12 @@ async def test_requests_are_counted_by_route_template(ada: httpx2.AsyncClient, c
     assert "wp-login" not in text
 
 
+async def test_the_workers_calls_are_counted_by_route_too(core: Core, ada: httpx2.AsyncClient) -> None:
+    await ada.post("/internal/sessions/nobody/beat", json={})
+    text = (await ada.get("/metrics")).text
+    assert 'route="/internal/sessions/{session}/beat"' in text
+
+
 async def test_internal_and_metrics_can_have_ports_of_their_own(core: Core) -> None:
     app = create_app(core, Config(internal_port=8081, metrics_port=8082))
     async with client_of(app) as client:

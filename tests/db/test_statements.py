@@ -11,7 +11,7 @@ from paddock.db.pool import Statement, open_database, statements
 MAY_BE_LOST = {
     "claim_jobs",
     "claim_only",
-    "beat_session",
+    "beat_sessions",
     "report_jobs",
     "note_unlisted",
     "note_stale_writes",

@@ -24,7 +24,7 @@ HOT = [
     ),
     *(("fencing.sql", name) for name in ("save_jobs", "report_jobs", "yield_jobs", "retry_jobs", "release_jobs")),
     *(("fencing.sql", name) for name in ("end_jobs", "resolve_writes", "attempts_stopped", "note_stale_writes")),
-    *(("sessions.sql", name) for name in ("beat_session", "note_unlisted", "rescue_jobs", "lost_for_good")),
+    *(("sessions.sql", name) for name in ("beat_sessions", "note_unlisted", "rescue_jobs", "lost_for_good")),
     *(("sessions.sql", name) for name in ("cleanups_of_the_dead", "overdue_waiting", "overdue_attempts")),
     ("enqueueing.sql", "insert_jobs"),
     ("enqueueing.sql", "lock_holder"),

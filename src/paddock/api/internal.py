@@ -37,6 +37,7 @@ class _Endpoint:
         self.call = call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self  # for whoever counts requests by route; Starlette does it only for its own endpoints
         caller = await authorize(HTTPConnection(scope), "POST", self.path)
         assert caller is not None, "no internal route is open"
         message = self._decode(await bodies.read(receive))

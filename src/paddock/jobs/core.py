@@ -15,6 +15,7 @@ import asyncpg
 from paddock import metrics as metrics_module
 from paddock.db.pool import Database, Transaction, open_database, statements
 from paddock.jobs import acting, enqueueing, fencing, grouping, logs, reading, rescuing, schedules, sessions, wire
+from paddock.jobs.beating import Beats
 from paddock.jobs.changes import Changes
 from paddock.jobs.claiming import Claims
 from paddock.jobs.enqueueing import IdempotencyKey, Submitted
@@ -55,6 +56,7 @@ class Core:
         self.metrics = metrics or metrics_module.default()
         self.changes = Changes()
         self.claims = Claims(self)
+        self.beats = Beats(db, self.settings.lease, self.settings.claim_grace)
         self.notifier = Notifier(db)
 
     # What people and programs ask for.

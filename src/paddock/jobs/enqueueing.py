@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import asyncpg
+import orjson
 from pydantic import BaseModel, ValidationError
 
 from paddock.db.pool import Transaction, column, statements
@@ -66,10 +67,10 @@ class _Ready:
 async def submit(
     core: "Core", jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
 ) -> Submitted:
-    if idempotency is None and len(jobs) == 1 and jobs[0].group_id is None:
-        async with core.db.single() as tx:
-            ids = await enqueue(core, tx, jobs, public=public)
-        return Submitted(await reading.jobs(core.db, ids))
+    if len(jobs) == 1 and jobs[0].group_id is None:
+        made = await _submit_one(core, jobs[0], public, idempotency)
+        if made is not None:
+            return Submitted([made])
 
     async def write(tx: Transaction) -> tuple[list[JobId], bool]:
         made = await earlier(tx, idempotency)
@@ -83,6 +84,23 @@ async def submit(
     return Submitted(await reading.jobs(core.db, ids), repeated)
 
 
+async def _submit_one(core: "Core", job: NewJob, public: bool, key: IdempotencyKey | None) -> Job | None:
+    """The usual submission, in one statement. None: its key is known, or being made known by somebody else."""
+    ready = [_checked(core, job, 0)]
+    try:
+        async with core.db.single() as tx:
+            rows = await _insert(core, tx, ready, public, key)
+            if not rows and key is not None:
+                return None
+            if not rows:
+                await _refuse(tx, ready, [], public)
+    except asyncpg.UniqueViolationError as conflict:
+        if conflict.constraint_name != "idempotency_keys_pkey":
+            raise
+        return None
+    return _made(job, ready[0], rows[0])
+
+
 async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, public: bool = False) -> list[JobId]:
     """Inserts `jobs` in the caller's transaction, in their order. All of them or, by an exception, none."""
     if not jobs:
@@ -91,17 +109,44 @@ async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, publ
         raise Refused("too_many_jobs", f"At most {MAX_BATCH:,} jobs go into one submission.", status=422)
     ready = [_checked(core, job, index) for index, job in enumerate(jobs)]
     await _grow_groups(tx, jobs)
-    try:
-        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16))
-    except asyncpg.CharacterNotInRepertoireError:
-        raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
+    rows = await _insert(core, tx, ready, public, None)
     if len(rows) < len(ready):
         await _refuse(tx, ready, [row["id"] for row in rows], public)
     # Ids made by one statement ascend in the order of its items.
-    rows.sort(key=lambda row: row["id"])
+    return sorted(JobId(row["id"]) for row in rows)
+
+
+async def _insert(
+    core: "Core", tx: Transaction, ready: Sequence[_Ready], public: bool, key: IdempotencyKey | None
+) -> list[asyncpg.Record]:
+    kept = (None, None, None, None) if key is None else (key.owner, key.route, key.key, key.body_hash)
+    try:
+        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16), *kept)
+    except asyncpg.CharacterNotInRepertoireError:
+        raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
     core.tell(tx, rows)
-    core.count_enqueued(tx, (job.kind for job in jobs))
-    return [JobId(row["id"]) for row in rows]
+    core.count_enqueued(tx, (row["kind"] for row in rows))
+    return rows
+
+
+def _made(job: NewJob, ready: _Ready, row: asyncpg.Record) -> Job:
+    """As it stands in the database, without reading it there."""
+    return Job(
+        id=row["id"],
+        kind=job.kind,
+        status="pending",
+        priority=job.priority,
+        owner=job.owner,
+        role=job.role,
+        tags=row["tags"],
+        payload=orjson.loads(row["payload"]),
+        due_at=row["due_at"],
+        visible_at=row["due_at"],
+        lock_key=ready.lock_key,
+        retry_of=job.retry_of,
+        schedule=job.schedule,
+        created_at=row["created_at"],
+    )
 
 
 def _checked(core: "Core", job: NewJob, index: int) -> _Ready:

@@ -93,36 +93,36 @@ class Job:
     role: str | None
     tags: Sequence[str]
     payload: JsonObject
-    saved: JsonObject | None
-    report: JsonObject | None
-    result: Any
-    error_code: str | None
-    error_message: str | None
-    errors: Sequence[Mapping[str, Any]]
-    due_at: datetime | None
-    visible_at: datetime | None
-    attempt_id: AttemptId | None
-    ended_by: AttemptId | None
-    session_id: SessionId | None
-    claimed_by: str | None
-    claimed_at: datetime | None
-    turn_count: int
-    failure_count: int
-    cluster_count: int
-    lost_count: int
-    waiting_on: str | None
-    lock_key: str | None
-    group_id: GroupId | None
-    retry_of: JobId | None
-    retried_by: JobId | None
-    cleanup_of: JobId | None
-    schedule: str | None
     created_at: datetime
-    started_at: datetime | None
-    submitted_at: datetime | None
-    completed_at: datetime | None
-    run_seconds: float
-    wait_seconds: float
+    saved: JsonObject | None = None
+    report: JsonObject | None = None
+    result: Any = None
+    error_code: str | None = None
+    error_message: str | None = None
+    errors: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    due_at: datetime | None = None
+    visible_at: datetime | None = None
+    attempt_id: AttemptId | None = None
+    ended_by: AttemptId | None = None
+    session_id: SessionId | None = None
+    claimed_by: str | None = None
+    claimed_at: datetime | None = None
+    turn_count: int = 0
+    failure_count: int = 0
+    cluster_count: int = 0
+    lost_count: int = 0
+    waiting_on: str | None = None
+    lock_key: str | None = None
+    group_id: GroupId | None = None
+    retry_of: JobId | None = None
+    retried_by: JobId | None = None
+    cleanup_of: JobId | None = None
+    schedule: str | None = None
+    started_at: datetime | None = None
+    submitted_at: datetime | None = None
+    completed_at: datetime | None = None
+    run_seconds: float = 0
+    wait_seconds: float = 0
 
     @property
     def attempt_count(self) -> int:

@@ -147,6 +147,10 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
     if asked.error_code is not None:
         return ("along_key job_history error_code $9",)
     if "completed" not in asked.ended:
+        if asked.owner is not None:
+            return ("along_unhappy job_history owner $5",)
+        if asked.kind is not None:
+            return ("along_unhappy job_history kind $3",)
         return ("along_statuses job_history status u.status",)
     if asked.owner is not None:
         return ("along_key job_history owner $5",)
@@ -170,7 +174,7 @@ def _source_text(source: str, order: Order) -> str:
     form, table, rest = source.split(" ", 2)
     completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
     parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
-    if form in ("along_key", "along_statuses"):
+    if form in ("along_key", "along_unhappy", "along_statuses"):
         key, value = rest.split(" ")
         key_bound = f"(j.{key}, j.id) < ({value}, $2)" if order == "DESC" else f"(j.{key}, j.id) > ({value}, $1)"
         return _filled(form, key=key, value=value, key_bound=key_bound, **parts)

@@ -43,9 +43,7 @@ async def beat(core: "Core", session: UUID, message: wire.Beat) -> wire.Verdicts
     """Renews the lease and says of each attempt listed whether it still holds its job."""
     if not message.renew:
         return wire.Verdicts(verdicts=await _report(core, message.holding))
-    row = await core.db.fetchrow(
-        SQL["beat_session"], session, core.settings.lease, message.dying, core.settings.claim_grace
-    )
+    row = await core.beats.renew(session, dying=message.dying)
     if row is None:
         raise SessionUnknown(str(session))
     held = set(row["attempts"] or ())

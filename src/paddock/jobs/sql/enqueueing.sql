@@ -3,7 +3,9 @@
 -- inserted in drain mode. due_at is never in the past, so a claim cursor is never passed by a back-dated row.
 -- $17 is a fresh secret, from which each id gets its random part: cheaper than asking the kernel for each row.
 -- In the order of their locks: two batches that want the same two wait for each other one way round only.
-INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, lock_key, group_id, retry_of,
+-- With $18..$21 an idempotency key is kept with the jobs; when it is known already nothing is inserted. Whoever inserts
+-- the same key at the same moment violates its primary key, and with it goes the whole statement.
+WITH made AS (INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, lock_key, group_id, retry_of,
                   parent_id, schedule, serial, traceparent, created_at)
 SELECT paddock_id(paddock_now(), i.n, md5($17::text || i.n)::uuid), i.kind, 'pending', i.priority,
        greatest(i.run_at, paddock_now()) + greatest(i.delay, interval '0'),
@@ -15,9 +17,16 @@ FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::text[], $5::smallint[], $6:
      WITH ORDINALITY AS i(kind, payload, owner, role, priority, run_at, delay, tags, lock_key, group_id, retry_of,
                           parent_id, schedule, serial, traceparent, n)
 WHERE NOT ($16::boolean AND (SELECT paddock_draining()))
+  AND NOT EXISTS (SELECT FROM idempotency_keys WHERE owner = $18 AND route = $19 AND key = $20)
 ORDER BY i.lock_key
 ON CONFLICT (lock_key) WHERE lock_key IS NOT NULL DO NOTHING
-RETURNING id, kind, lane, due_at, date_part('epoch', due_at - paddock_now()) AS due_in;
+RETURNING id, kind, lane, due_at, payload, tags, created_at
+), kept AS (
+    INSERT INTO idempotency_keys (owner, route, key, body_hash, job_ids)
+    SELECT $18::text, $19::text, $20::text, $21::bytea, array_agg(id ORDER BY id) FROM made
+    HAVING $20 IS NOT NULL AND count(*) > 0
+)
+SELECT *, date_part('epoch', due_at - paddock_now()) AS due_in FROM made;
 
 -- name: lock_holder (durable)
 SELECT id, owner, lock_key FROM jobs WHERE lock_key = ANY ($1::text[]) AND id <> ALL ($2::uuid[]) ORDER BY id LIMIT 1;

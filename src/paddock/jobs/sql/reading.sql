@@ -83,6 +83,12 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
     WHERE j.{key} IS NOT NULL AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
  WHERE j.{key} = {value})
 
+-- name: along_unhappy (relaxed)
+-- The same among the ended jobs that did not complete.
+(SELECT * FROM (SELECT {columns} FROM {table} j
+    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
+ WHERE j.{key} = {value})
+
 -- name: along_statuses (relaxed)
 -- The same for each unhappy status.
 (SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (

@@ -3,19 +3,21 @@ INSERT INTO sessions (worker_id, version, kinds, slots, expires_at)
 VALUES ($1, $2, $3, $4, paddock_now() + $5::interval)
 RETURNING id;
 
--- name: beat_session (relaxed)
--- One row per worker whatever it runs. What the session holds is read here and compared by the caller; each further
+-- name: beat_sessions (relaxed)
+-- One row per worker whatever it runs. What each session holds is read here and compared by the caller; each further
 -- array would cost a running job more than all the rest of its beat, so details are asked for only when they differ.
+-- The sessions come in order, so that two replicas lock the same ones the same way round.
 WITH beat AS (
-    UPDATE sessions SET beat_at = paddock_now(), expires_at = paddock_now() + $2::interval, dying = $3
-    WHERE id = $1 RETURNING quiet
+    UPDATE sessions s SET beat_at = paddock_now(), expires_at = paddock_now() + $3::interval, dying = i.dying
+    FROM unnest($1::uuid[], $2::boolean[]) AS i(id, dying)
+    WHERE s.id = i.id RETURNING s.id, s.quiet
 )
-SELECT beat.quiet, held.attempts, held.overlooked,
-       ARRAY(SELECT after_attempt FROM jobs WHERE after_attempt IS NOT NULL AND session_id = $1
+SELECT beat.id, beat.quiet, held.attempts, held.overlooked,
+       ARRAY(SELECT after_attempt FROM jobs WHERE after_attempt IS NOT NULL AND session_id = beat.id
              AND created_at < paddock_now() - $4::interval) AS awaited
-FROM beat, (
+FROM beat CROSS JOIN LATERAL (
     SELECT array_agg(attempt_id) AS attempts, bool_or(unlisted > 0) AS overlooked
-    FROM jobs WHERE session_id = $1 AND attempt_id IS NOT NULL) held;
+    FROM jobs WHERE session_id = beat.id AND attempt_id IS NOT NULL) held;
 
 -- name: held_jobs (relaxed)
 SELECT id, attempt_id, claimed_at < paddock_now() - $2::interval AS settled, unlisted
@@ -100,8 +102,9 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: overdue_attempts (relaxed)
 -- The worker's supervisor keeps time-outs; this is for one that cannot. $1 is its head start.
--- A claimed job whose session row is gone is found here too.
-SELECT j.id, j.attempt_id, j.claimed_by, j.session_id,
+-- A claimed job whose session row is gone is found here too. Found first and put in order then: what runs is little,
+-- and a walk by id would read all that waits.
+SELECT * FROM (SELECT j.id, j.attempt_id, j.claimed_by, j.session_id,
        CASE WHEN s.id IS NULL THEN 'session_gone'
             WHEN j.started_at + k.total_timeout + $1::interval < paddock_now() THEN 'timed_out'
             WHEN j.claimed_at + k.turn_timeout + $1::interval < paddock_now() THEN 'turn_timeout'
@@ -113,12 +116,14 @@ WHERE j.attempt_id IS NOT NULL
        OR j.claimed_at + k.turn_timeout + $1::interval < paddock_now()
        OR greatest(j.claimed_at, j.saved_at) + k.stall_timeout - j.unsaved_seconds * interval '1 second'
           + $1::interval < paddock_now())
-ORDER BY j.id LIMIT 500;
+OFFSET 0) overdue ORDER BY id LIMIT 500;
 
 -- name: overdue_waiting (relaxed)
 -- Jobs past their total time-out that nobody holds (in backoff, or submitted). The bound on started_at is one of
 -- jobs_waiting: a million jobs that never ran are not walked.
-SELECT j.id FROM kinds k JOIN jobs j ON j.kind = k.name AND j.attempt_id IS NULL
-WHERE k.total_timeout IS NOT NULL AND j.cleanup_of IS NULL AND j.started_at IS NOT NULL
-  AND j.started_at < paddock_now() - k.total_timeout
-ORDER BY j.id LIMIT 500;
+SELECT j.id FROM kinds k CROSS JOIN LATERAL (
+    SELECT id FROM jobs
+    WHERE kind = k.name AND attempt_id IS NULL AND started_at IS NOT NULL AND cleanup_of IS NULL
+      AND started_at < paddock_now() - k.total_timeout
+    ORDER BY started_at LIMIT 500) j
+WHERE k.total_timeout IS NOT NULL LIMIT 500;
