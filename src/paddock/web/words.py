@@ -143,6 +143,11 @@ def _timed(text: str) -> Markup:
     )
 
 
+def right(head: str) -> tuple[str, str]:
+    """The head of a column of numbers, for ui.table."""
+    return head, "right"
+
+
 def pretty(value: Any) -> str:
     return orjson.dumps(orjson.loads(encode(value)), option=orjson.OPT_INDENT_2).decode()
 
@@ -158,6 +163,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plural": plural,
     "pretty": pretty,
     "prose": prose,
+    "right": right,
     "short_id": short_id,
     "size": size,
     "status_word": status_word,

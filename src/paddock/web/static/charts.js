@@ -1,7 +1,7 @@
 // Charts by uPlot, from the JSON beside them (see templates/parts/chart.html for its shape). Loaded only where a page has
-// one. Colours are the stylesheet's tokens, drawn anew when the theme changes; all charts of a page share one pointer.
+// one. Colours are the stylesheet's tokens, drawn anew when the theme or the zone changes; all charts of a page share one pointer.
 import { whenDrawn } from "./page.js";
-import { exact } from "./times.js";
+import { exact, zone } from "./times.js";
 
 const HEIGHT = 160;
 const charts = new Map(); // figure -> {plot, text}
@@ -104,7 +104,7 @@ function tip(data) {
   };
 }
 
-function options(data, width) {
+function options(uPlot, data, width) {
   const soft = color("soft");
   const axis = { stroke: soft, font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: color("line"), width: 1 } };
   const format = formatter(data.unit);
@@ -114,6 +114,7 @@ function options(data, width) {
     height: HEIGHT,
     padding: [6, 4, 0, 0],
     legend: { show: false },
+    tzDate: (seconds) => (zone() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     cursor: { sync: { key: "paddock" }, y: false, points: { size: 5 }, drag: { x: false, y: false } },
     scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.08 : 1] } },
     axes: [
@@ -140,7 +141,7 @@ function draw(uPlot, figure) {
   known?.plot.destroy();
   const data = JSON.parse(text);
   const target = figure.querySelector("[data-plot]");
-  const plot = new uPlot(options(data, target.clientWidth), rows(data), target);
+  const plot = new uPlot(options(uPlot, data, target.clientWidth), rows(data), target);
   charts.set(figure, { plot, text });
 }
 
@@ -166,5 +167,5 @@ export async function start() {
       observer.observe(figure.querySelector("[data-plot]"));
     }
   });
-  document.addEventListener("paddock:theme", () => drawAgain(uPlot));
+  for (const choice of ["paddock:theme", "paddock:zone"]) document.addEventListener(choice, () => drawAgain(uPlot));
 }

@@ -12,6 +12,7 @@ export function toggleZone() {
   store.set("paddock-zone", zone() === "utc" ? "local" : "utc");
   showZone();
   drawAll();
+  document.dispatchEvent(new CustomEvent("paddock:zone"));
 }
 
 export function toggleExact() {
