@@ -9,6 +9,7 @@ line breaks: reads, and work that is submitted, since each submission carries an
 """
 
 import json
+import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ WAIT_SECONDS = 30
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.2
 RECONNECT_SECONDS = 1.0
+# The server says something every 15 s; silence for three times that long is a broken line.
+SILENCE_SECONDS = 45.0
 
 Job = dict[str, Any]
 
@@ -76,7 +79,10 @@ class NotFinished(PaddockError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`event`: `job` (data is a job), `jobs` (data has `jobs`), or `reset` (changes were missed: load again)."""
+    """`event`: `job` (data is a job), `jobs` (data has `jobs`), or `reset` (changes were missed: load again).
+
+    Without an event it is a sign of life, which may move the place to go on from.
+    """
 
     event: str
     data: Any
@@ -221,30 +227,45 @@ class Client:
         last_event_id: str | None = None,
     ) -> Iterator[Message]:
         """Jobs' current states as they change, for ever: a broken line is picked up where it broke."""
-        params = {"kind": kind, "group": group, "job": job, "batch": 1 if batch else None}
         while True:
             try:
-                for message in self._stream_once(params, last_event_id):
+                for message in self.stream_once(
+                    kind=kind, group=group, job=job, batch=batch, last_event_id=last_event_id
+                ):
                     last_event_id = message.id or last_event_id
                     if message.event:
                         yield message
-            except httpx2.TransportError:
+            except Unreachable:
                 pass
             except PaddockError as error:
                 if error.status < 500 and error.status != 429:
                     raise
-            time.sleep(RECONNECT_SECONDS)
+            # Not all at the same moment: a server that comes back has many of us.
+            time.sleep(RECONNECT_SECONDS * random.uniform(0.5, 1.5))
 
-    def _stream_once(self, params: Mapping[str, Any], last_event_id: str | None) -> Iterator[Message]:
+    def stream_once(
+        self,
+        *,
+        kind: str | None = None,
+        group: str | None = None,
+        job: str | None = None,
+        batch: bool = False,
+        last_event_id: str | None = None,
+        silence: float = SILENCE_SECONDS,
+    ) -> Iterator[Message]:
+        """The messages of one connection, signs of life too. `Unreachable` when it breaks or stays silent."""
+        params = {"kind": kind, "group": group, "job": job, "batch": 1 if batch else None}
         given = {name: value for name, value in params.items() if value is not None}
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_event_id} if last_event_id else {})
-        # The server says something every 15 s; silence for three times that long is a broken line.
-        timeout = httpx2.Timeout(self._timeout, read=45.0)
-        with self._http.stream("GET", "/api/stream", params=given, headers=headers, timeout=timeout) as response:
-            if response.status_code != 200:
-                response.read()
-                _answer(response)
-            yield from read_events(response.iter_lines())
+        timeout = httpx2.Timeout(self._timeout, read=silence)
+        try:
+            with self._http.stream("GET", "/api/stream", params=given, headers=headers, timeout=timeout) as response:
+                if response.status_code != 200:
+                    response.read()
+                    _answer(response)
+                yield from read_events(response.iter_lines())
+        except httpx2.TransportError as problem:
+            raise Unreachable(self.server, problem) from problem
 
     def _job(self, method: str, path: str, **options: Any) -> Job:
         found: Job = self._data(method, path, **options)
@@ -255,13 +276,15 @@ class Client:
 
 
 def read_events(lines: Iterator[str]) -> Iterator[Message]:
-    """Server-Sent Events. A message without an event only moves the place to go on from."""
-    event, data, id = "", "", None
+    """Server-Sent Events. A comment is a message without an event."""
+    event, data, id, comment = "", "", None, False
     for line in lines:
         if not line:
-            if data or id is not None:
+            if data or id is not None or comment:
                 yield Message(event if data else "", json.loads(data) if data else None, id)
-            event, data, id = "", "", None
+            event, data, id, comment = "", "", None, False
+        elif line.startswith(":"):
+            comment = True
         elif line.startswith("event:"):
             event = line[6:].strip()
         elif line.startswith("data:"):

@@ -77,4 +77,5 @@ async def test_a_stream_yields_states(client: Client) -> None:
 
 def test_events_are_read_as_the_standard_says() -> None:
     lines = ["retry: 2000", "", "id: e:1", "", ": comment", "", "id: e:2", "event: job", 'data: {"a":', "data: 1}", ""]
-    assert list(read_events(iter(lines))) == [Message("", None, "e:1"), Message("job", {"a": 1}, "e:2")]
+    alive = Message("", None, None)
+    assert list(read_events(iter(lines))) == [Message("", None, "e:1"), alive, Message("job", {"a": 1}, "e:2")]
