@@ -93,6 +93,8 @@ def test_wrong_usage_is_exit_code_2(here: Path, capsys: pytest.CaptureFixture[st
         err = capsys.readouterr().err
         assert "Traceback" not in err
         assert "--help" in err
+    assert app.run(["jobs", "list", "--knd", "probe"]) == 2
+    assert "paddock jobs list --help shows what it takes." in capsys.readouterr().err
 
 
 def test_a_bad_setting_is_named(

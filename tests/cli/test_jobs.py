@@ -81,7 +81,7 @@ def test_a_payload_from_a_file(terminal: Terminal, tmp_path: Path) -> None:
         (["probe", '{"no_such_field": 1}'], "no_such_field"),
         (["no_such_kind"], "no_such_kind"),
         (["probe", "--file", "/no/such/file"], "cannot be read"),
-        (["probe", "--run-at", "soon"], "is no duration"),
+        (["probe", "--run-at", "soon"], "'soon' is no time and no duration"),
     ],
 )
 def test_what_cannot_be_submitted_is_exit_code_2(terminal: Terminal, words: list[str], told: str) -> None:

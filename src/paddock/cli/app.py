@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, UnknownCommandError
+from cyclopts import App, CycloptsError
 
 from paddock.cli.commands import ABOUT, SECTIONS
 from paddock.cli.errors import FAILED, USAGE, CommandFailed
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(failed.message, failed.hint)
         return failed.exit_code
     except CycloptsError as mistake:
-        tell(_usage_error(mistake), f"paddock {_told(arguments)}--help shows what it takes.")
+        tell(str(mistake).strip(), f"paddock {_told(arguments)}--help shows what it takes.")
         return USAGE
     except KeyboardInterrupt:
         tell("Interrupted.")
@@ -63,16 +63,13 @@ def _colours() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ
 
 
-def _usage_error(mistake: CycloptsError) -> str:
-    if isinstance(mistake, UnknownCommandError) and not mistake.command_chain:
-        return f"{mistake}".strip().rstrip(".") + "."
-    return str(mistake).strip()
-
-
 def _told(arguments: Sequence[str]) -> str:
-    """The commands that were understood, for `paddock jobs --help`."""
-    known = {command.name for section in SECTIONS for command in section.commands}
-    return f"{arguments[0]} " if arguments and arguments[0] in known else ""
+    """The commands that were understood, for `paddock jobs list --help`."""
+    verbs = {command.name: command.verbs.split() for section in SECTIONS for command in section.commands}
+    noun, verb = [*arguments[:2], "", ""][:2]
+    if noun not in verbs:
+        return ""
+    return f"{noun} {verb} " if verb in verbs[noun] else f"{noun} "
 
 
 def _unexpected(error: Exception) -> int:

@@ -49,6 +49,8 @@ SECTIONS: tuple[Section, ...] = (
         "Operate",
         (
             Command("doctor", "paddock.cli.doctor:doctor", "Check everything; each finding says what to do."),
+            Command("stats", "paddock.cli.stats:stats", "How much ran and failed, and how long it waited, by kind."),
+            Command("audit", "paddock.cli.audit:audit", "Who changed what."),
             Command("kinds", "paddock.cli.kinds:app", "What can run, and whether it may.", "list pause resume"),
             Command("workers", "paddock.cli.workers:app", "Who runs it.", "list quiet"),
             Command("drain", "paddock.cli.drain:app", "Refuse new work, or accept it again.", "on off"),

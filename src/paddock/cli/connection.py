@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
 from paddock.cli.errors import FAILED, NOT_FOUND, REFUSED, USAGE, CommandFailed
+
+if TYPE_CHECKING:
+    from paddock.client import Message
 
 SERVER_OPTIONS = Group("Server", sort_key=9)
 
@@ -127,6 +130,11 @@ class Server:
         """Items of all pages until `limit`; None: until the end."""
         with self._sentences():
             yield from self._client.pages(path, most=limit, **parameters)
+
+    def stream(self, **asked: Any) -> Iterator["Message"]:
+        """What one connection to the stream says, until it ends or breaks."""
+        with self._sentences():
+            yield from self._client.stream_once(**asked)
 
     def answer(
         self,

@@ -21,8 +21,9 @@ from cyclopts import Parameter
 
 from paddock.cli.connection import Connect, Server, open_server, read_address
 from paddock.cli.errors import CommandFailed
+from paddock.cli.jobs.progress import ENDED
+from paddock.cli.jobs.watching import bars, draw
 from paddock.cli.output import is_terminal
-from paddock.cli.watching import ENDED, bars, draw
 from paddock.cli.wording import span
 
 JOBS = 8

@@ -18,6 +18,7 @@ Watch = Annotated[bool, Parameter(name=["--watch", "-w"], negative=(), help="Sho
 Item = Mapping[str, Any]
 
 WATCH_SECONDS = 2.0
+GAP = 2
 # From here on there is room for whole ids beside everything else.
 WIDE = 150
 STYLES: Mapping[str, str] = {
@@ -118,19 +119,33 @@ def table(items: Sequence[Item], columns: Sequence[Column]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
+    shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column, width in zip(columns, _widths(items, columns), strict=True):
         shown.add_column(
             column.title.upper(),
             justify="right" if column.right else "left",
             no_wrap=True,
-            overflow="ellipsis" if column.wide else "ignore",
-            min_width=None if column.wide else max(len(column.title), *(len(column.cell(item)) for item in items)),
+            overflow="ellipsis",
+            min_width=width,
+            max_width=width,
         )
     for item in items:
         cells = [column.cell(item) for column in columns]
         shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
     return shown
+
+
+def _widths(items: Sequence[Item], columns: Sequence[Column]) -> list[int]:
+    """As wide as their content, but for the wide ones: they share what room is left."""
+    from rich.cells import cell_len
+
+    wanted = [max(cell_len(cell) for cell in (column.title, *map(column.cell, items))) for column in columns]
+    fixed = sum(width + GAP for width, column in zip(wanted, columns, strict=True) if not column.wide)
+    room = (console().width - fixed) // max(1, sum(column.wide for column in columns)) - GAP
+    return [
+        max(cell_len(column.title), min(width, room)) if column.wide else width
+        for width, column in zip(wanted, columns, strict=True)
+    ]
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> "RenderableType":

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.errors import wrong_usage
-from paddock.cli.jobs import read_payload
+from paddock.cli.jobs.submitting import read_payload
 from paddock.cli.output import Column, Item, Output, Watch, facts, field, repeatedly, show, show_one, table
 from paddock.cli.wording import ago, duration, iso, span
 

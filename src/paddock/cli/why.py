@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from paddock.cli.connection import HERE, Connect, Server, allowed_to_fail, open_server
-from paddock.cli.jobs import whole_id
+from paddock.cli.jobs.naming import whole_id
 from paddock.cli.output import Output, dump
 from paddock.cli.wording import clock_time
 

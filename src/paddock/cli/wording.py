@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from paddock.cli.errors import wrong_usage
+
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -73,6 +75,20 @@ def duration(value: str) -> timedelta:
         raise ValueError(f"'{value}' is no duration: write 90s, 5m, 2h, 1d or PT90S.")
     weeks, days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
     return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def point_in_time(value: str, *, ahead: bool = False) -> str:
+    """A time, UTC unless it says otherwise; a duration counts from now."""
+    try:
+        if "-" in value or ":" in value:
+            time = datetime.fromisoformat(value.strip())
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
+        length = duration(value)
+        return (now() + length if ahead else now() - length).isoformat()
+    except (ValueError, OverflowError):
+        raise wrong_usage(
+            f"'{value}' is no time and no duration: write 2026-11-15, 2026-11-15T09:00, 90s, 2h or 7d."
+        ) from None
 
 
 def iso(value: timedelta) -> str:

@@ -1,0 +1,51 @@
+"""`paddock jobs list`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddock.cli.connection import HERE, Connect, open_server
+from paddock.cli.jobs.filtering import ANY, Which
+from paddock.cli.jobs.naming import SHORT_ID
+from paddock.cli.jobs.progress import progress
+from paddock.cli.output import Column, Item, Output, Watch, field, is_narrow, repeatedly, show, table
+from paddock.cli.wording import ago, span
+
+
+def list_jobs(
+    *, which: Which = ANY, limit: int = 50, output: Output = "table", watch: Watch = False, connect: Connect = HERE
+) -> int:
+    """List jobs, newest first.
+
+    Parameters
+    ----------
+    limit:
+        How many at most.
+    """
+    asked = which.asked()
+    server = open_server(connect)
+
+    def found() -> list[dict[str, Any]]:
+        return list(server.pages("/api/jobs", limit, **asked))
+
+    if watch:
+        return repeatedly(lambda: table(jobs, COLUMNS) if (jobs := found()) else "No jobs.")
+    show(found(), COLUMNS, output, none="No jobs match.")
+    return 0
+
+
+def shown_id(job: Item) -> str:
+    """On a narrow terminal its beginning, which every command takes for the whole."""
+    return str(job["id"])[:SHORT_ID] if is_narrow() else str(job["id"])
+
+
+COLUMNS: Sequence[Column] = (
+    Column("id", shown_id),
+    Column("kind", lambda job: f"{job['kind']} cleanup" if job.get("cleanup_of") else str(job["kind"])),
+    field("status"),
+    Column("progress", progress),
+    field("owner"),
+    Column("made", lambda job: ago(job.get("created_at"))),
+    Column("ran", lambda job: span(job["run_seconds"]) if job.get("run_seconds") else "-", right=True),
+    Column("tries", lambda job: str(job.get("attempt_count") or 1), right=True),
+    Column("error", lambda job: str(job.get("error_code") or "-"), wide=True),
+)
