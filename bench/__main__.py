@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.environment import Env, environment
 from bench.figures import RESULTS_MARKDOWN, Figure, show, store
 
-BENCHMARKS = ("throughput", "latency", "slices", "enqueue", "beats", "queries", "memory", "stale_writer")
+BENCHMARKS = ("throughput", "latency", "slices", "enqueue", "beats", "queries", "pages", "memory", "stale_writer")
 
 Benchmark = Callable[[Env], Awaitable[list[Figure]]]
 

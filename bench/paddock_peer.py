@@ -38,10 +38,10 @@ async def drain(env: Env, database: Database, load: Load) -> Drained:
         database.connect() as connection,
         working(serve, batch=load.batch, in_flight=load.in_flight) as worker,
     ):
-        await _enqueue(serve, WARM_UP, load.payload_bytes)
+        await enqueue(serve, WARM_UP, load.payload_bytes)
         await _finished(serve, WARM_UP)
         await serve.ask("POST", "/api/kinds/noop/pause", {"reason": "bench"})
-        await _enqueue(serve, load.jobs, load.payload_bytes)
+        await enqueue(serve, load.jobs, load.payload_bytes)
         await connection.execute("VACUUM ANALYZE jobs")
         async with env.measure([serve.pid, worker]) as measurement:
             began = await connection.fetchval("SELECT clock_timestamp()")
@@ -95,7 +95,7 @@ class PaddockChurn:
         return (self.worker,)
 
     async def run(self, jobs: int) -> None:
-        await _enqueue(self.serve, jobs, self.load.payload_bytes)
+        await enqueue(self.serve, jobs, self.load.payload_bytes)
         self.done += jobs
         await _finished(self.serve, self.done)
 
@@ -238,7 +238,7 @@ class PaddockBeating:
 @contextlib.asynccontextmanager
 async def beating(env: Env, database: Database, *, jobs: int, workers: int) -> AsyncIterator[Beating]:
     async with serving(database) as serve, database.connect() as connection:
-        await _enqueue(serve, jobs, 100)
+        await enqueue(serve, jobs, 100)
         played = [await PlayedWorker.open(serve, f"played-{number}") for number in range(workers)]
         for worker in played:
             await worker.claim(jobs // workers)
@@ -268,7 +268,7 @@ QUERIES = {
 async def named_queries(env: Env, database: Database, *, jobs: int) -> AsyncIterator[Mapping[str, Query]]:
     async with serving(database) as serve:
         await seed_finished(database, jobs)
-        await _enqueue(serve, 500, 100)
+        await enqueue(serve, 500, 100)
         worker = await PlayedWorker.open(serve, "played")
         await worker.claim(100)
 
@@ -298,7 +298,7 @@ async def stale_writer(env: Env, database: Database) -> Observation:
 
 
 async def _stale_story(serve: Serve, connection: asyncpg.Connection, late: str) -> tuple[str, str, str, bool]:
-    await _enqueue(serve, 1, 100)
+    await enqueue(serve, 1, 100)
     old = await PlayedWorker.open(serve, "A")
     await old.claim(1)
     job = old.holding[0].id
@@ -317,7 +317,7 @@ async def _stale_story(serve: Serve, connection: asyncpg.Connection, late: str) 
     return verdict, own, str(record), renewed
 
 
-async def _enqueue(serve: Serve, jobs: int, payload_bytes: int) -> None:
+async def enqueue(serve: Serve, jobs: int, payload_bytes: int) -> None:
     body = msgspec.json.decode(payload(payload_bytes))
     left = jobs
     while left > 0:
