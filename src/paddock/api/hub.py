@@ -136,6 +136,11 @@ class Hub:
             watcher.end()
         return watcher
 
+    @property
+    def pages(self) -> int:
+        """How many watch more than one job with a batched stream, as an open page of the dashboard does."""
+        return sum(watcher.watch.job is None for watcher in self._channels[True].watchers)
+
     def leave(self, watcher: Watcher) -> None:
         for channel in self._channels:
             channel.watchers.discard(watcher)

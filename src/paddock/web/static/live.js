@@ -12,6 +12,8 @@
 //
 // data-live="jobs": when a job changed that the stream tells of, at most once in so many seconds; "clock": every so
 // many seconds. The id is the name of the block (see frame.py). All regions that are due share one request.
+// Where many pages are open the server asks each to rest longer than that (x-paddock-rest); what the stream itself
+// tells comes every second all the same, and a page that watches one job does not rest.
 // <body data-stream="job=…"> narrows the stream; "none" opens no stream (regions by the clock still turn).
 //
 // Nothing is missed: the page carries the place in the stream at which it was read (data-place), each message the
@@ -60,15 +62,16 @@ export function currentState() {
 }
 
 function setState(next) {
-  clearTimeout(stateTimer);
   if (next === "reconnecting" && state === "live") {
-    stateTimer = setTimeout(() => showState(next), SHOWN_AFTER_MS);
+    stateTimer ??= setTimeout(() => showState(next), SHOWN_AFTER_MS);
   } else {
     showState(next);
   }
 }
 
 function showState(next) {
+  clearTimeout(stateTimer);
+  stateTimer = null;
   if (next === state) return;
   state = next;
   const shown = document.getElementById("live-state");
@@ -204,13 +207,16 @@ const due = new Map(); // a region's id -> when it may be fetched
 const fetchedAt = new Map();
 let turning = null;
 let fetching = false;
+let rest = 0; // seconds that the server asks for between two fetches
 
 function allRegions() {
   return [...document.querySelectorAll("[data-live][id]")];
 }
 
 function everyMs(region) {
-  return 1_000 * (Number(region.dataset.liveEvery) || DEFAULT_EVERY);
+  const own = Number(region.dataset.liveEvery) || DEFAULT_EVERY;
+  const onlyOneJob = (document.body.dataset.stream ?? "").startsWith("job=");
+  return 1_000 * (onlyOneJob ? own : Math.max(own, rest));
 }
 
 // Text that somebody is selecting, or a field that somebody fills in, is not taken away from under them.
@@ -276,6 +282,7 @@ async function fetchRegions(wanted) {
       return false;
     }
     if (!response.ok || !response.headers.get("content-type")?.startsWith("application/json")) return false;
+    rest = Number(response.headers.get("x-paddock-rest")) || 0;
     const { regions } = await response.json();
     ids.forEach((id) => fetchedAt.set(id, Date.now()));
     for (const [id, html] of Object.entries(regions)) {
@@ -289,6 +296,7 @@ async function fetchRegions(wanted) {
     return false;
   } finally {
     fetching = false;
+    turn(); // what became due meanwhile
   }
 }
 
