@@ -1,7 +1,12 @@
+import gzip
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from paddock import tracing
@@ -69,3 +74,39 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(ConfigError, match=r"pip install 'paddock\[otel\]'"):
         tracing.configure("http://collector:4318", "paddock")
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes what an OTLP/HTTP collector takes."""
+
+    received: ClassVar[list[tuple[str, ExportTraceServiceRequest]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.received.append((self.path, ExportTraceServiceRequest.FromString(body)))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Not into the tests' output."""
+
+
+def test_spans_reach_a_collector_over_http() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracing.configure(f"http://127.0.0.1:{server.server_port}", "paddock-serve")
+        try:
+            with tracing.span("http POST", route="/api/jobs"), tracing.span("turn", kind="probe"):
+                pass
+        finally:
+            tracing.shutdown()
+            server.shutdown()
+    [(path, request)] = Collector.received
+    [sent] = request.resource_spans
+    spans = {span.name: span for span in sent.scope_spans[0].spans}
+    assert path == "/v1/traces"
+    assert {(a.key, a.value.string_value) for a in sent.resource.attributes} >= {("service.name", "paddock-serve")}
+    assert spans["turn"].parent_span_id == spans["http POST"].span_id
+    assert [(a.key, a.value.string_value) for a in spans["turn"].attributes] == [("kind", "probe")]
