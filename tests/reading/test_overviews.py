@@ -1,12 +1,14 @@
 """What the core wrote, as people see it: a job's fields, its timeline, counts, workers, kinds."""
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
-from paddock.jobs import reading
+from paddock.jobs import reading, wire
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
-from paddock.jobs.model import JobId
+from paddock.jobs.model import Job, JobId
 from tests.conftest import DatabaseClock
 from tests.playing import read, submit, worker
 from tests.reading.rows import run
@@ -85,6 +87,36 @@ async def test_a_cancel_is_told_once_with_who_and_why(core: Core, clock: Databas
         ("claimed", None, None),
         ("cancelled", "ops", "by mistake"),
     ]
+
+
+async def test_jobs_that_come_of_one_another_are_found_both_ways(core: Core) -> None:
+    [parent] = await submit(core)
+    one = await worker(core)
+    await (await one.claim_one()).finish(follow_ups=[wire.FollowUp(kind="other", payload={}) for _ in range(3)])
+    found = await reading.related(core.db, await read(core, parent), follow_ups=2)
+    assert [(job.kind, job.status) for job in found.follow_ups] == [("other", "pending")] * 2
+    assert found.more
+    child = await reading.related(core.db, await read(core, found.follow_ups[0].id))
+    assert child.parent is not None
+    assert (child.parent.id, child.parent.status, child.more) == (parent, "completed", False)
+
+    [failed] = await submit(core, "locking")
+    await (await one.claim_one("locking")).finish("permanent")
+    again = await core.retry(failed, actor="ann", reason=None)
+    found = await reading.related(core.db, await read(core, failed))
+    assert found.retried_by is not None
+    assert found.retried_by.id == again.id
+    assert found.cleanup is not None
+    assert (await reading.related(core.db, await read(core, found.cleanup.id))).cleanup_of == replace(
+        found.cleanup, id=failed, status="failed", **_times(await read(core, failed))
+    )
+    before = await reading.related(core.db, again)
+    assert before.retry_of is not None
+    assert (before.retry_of.id, before.retry_of.status) == (failed, "failed")
+
+
+def _times(job: Job) -> dict[str, Any]:
+    return {"created_at": job.created_at, "started_at": job.started_at, "completed_at": job.completed_at}
 
 
 async def test_counts_workers_and_kinds(core: Core, clock: DatabaseClock) -> None:

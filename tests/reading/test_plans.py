@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -145,6 +146,7 @@ async def test_overviews_logs_and_schedules_touch_few_rows(watched: Watched) -> 
     [some] = (await reading.page(watched, Filter(), limit=1)).jobs
     watched.seen.clear()
     await reading.timeline(watched, some.id)
+    await reading.related(watched, replace(some, retry_of=some.id, cleanup_of=some.id))
     await reading.workers(watched)
     await reading.kinds(watched)
     await logs.tail(watched, some.id)

@@ -10,13 +10,14 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Database, statements
-from paddock.jobs.model import TERMINAL, Job, SessionId
+from paddock.jobs.model import TERMINAL, Job, JobId, SessionId
 
 SQL = statements("paddock.jobs.sql", "overviews.sql")
 COUNTED = timedelta(days=1)
 MOST_ENTRIES = 500
 MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
 MOST_WORKERS = 1_000
+MOST_FOLLOW_UPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,41 @@ class Entry:
             "count": self.count,
             "until": self.until,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A job that has to do with another: as much of it as a link to it says."""
+
+    id: JobId
+    kind: str
+    status: str
+    owner: str
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """None where there is no such job, or it has left the history. `more`: there are further follow-ups."""
+
+    parent: Relative | None = None
+    follow_ups: Sequence[Relative] = ()
+    more: bool = False
+    retry_of: Relative | None = None
+    retried_by: Relative | None = None
+    cleanup: Relative | None = None
+    cleanup_of: Relative | None = None
+
+    @property
+    def all(self) -> list[Relative]:
+        ones = (self.parent, self.retry_of, self.retried_by, self.cleanup, self.cleanup_of)
+        return [one for one in ones if one is not None] + list(self.follow_ups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +170,41 @@ async def timeline_of(db: Database, job: Job) -> list[Entry]:
     told = [*_from_columns(job, rows), *rows]
     # A stable sort: at one and the same time a claim comes before what happened to it.
     return sorted(told, key=lambda entry: entry.at)[-MOST_ENTRIES:]
+
+
+async def related(db: Database, job: Job, *, follow_ups: int = MOST_FOLLOW_UPS) -> Related:
+    """The jobs this one came from and those that came of it, each as it stands now."""
+    named = [id for id in (job.retry_of, job.retried_by, job.cleanup_of) if id is not None]
+    found: dict[str, list[Relative]] = {}
+    for row in await db.fetch(SQL["related_jobs"], job.id, named, follow_ups + 1):
+        found.setdefault(row["relation"], []).append(_relative(row))
+    by_id = {relative.id: relative for relative in found.get("named", ())}
+    children = found.get("follow_up", [])
+    return Related(
+        parent=_first(found.get("parent")),
+        follow_ups=children[:follow_ups],
+        more=len(children) > follow_ups,
+        retry_of=None if job.retry_of is None else by_id.get(job.retry_of),
+        retried_by=None if job.retried_by is None else by_id.get(job.retried_by),
+        cleanup=_first(found.get("cleanup")),
+        cleanup_of=None if job.cleanup_of is None else by_id.get(job.cleanup_of),
+    )
+
+
+def _first(found: Sequence[Relative] | None) -> Relative | None:
+    return found[0] if found else None
+
+
+def _relative(row: asyncpg.Record) -> Relative:
+    return Relative(
+        id=JobId(row["id"]),
+        kind=row["kind"],
+        status=row["status"],
+        owner=row["owner"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+    )
 
 
 async def workers(db: Database) -> list[WorkerSeen]:

@@ -17,7 +17,18 @@ import orjson
 from paddock.db.pool import Database
 from paddock.jobs.filtering import Filter, read_cursor, time_of, write_cursor
 from paddock.jobs.model import Job, JobId
-from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen, counts, kinds, timeline_of, workers
+from paddock.jobs.overviews import (
+    Counts,
+    KindSeen,
+    Related,
+    Relative,
+    WorkerSeen,
+    counts,
+    kinds,
+    related,
+    timeline_of,
+    workers,
+)
 from paddock.jobs.scanning import Scan, jobs_by_id
 
 BUDGET = timedelta(milliseconds=40)
@@ -172,6 +183,8 @@ __all__ = [
     "Ids",
     "KindSeen",
     "Page",
+    "Related",
+    "Relative",
     "WorkerSeen",
     "count",
     "counts",
@@ -181,6 +194,8 @@ __all__ = [
     "jobs",
     "kinds",
     "page",
+    "related",
     "timeline",
+    "timeline_of",
     "workers",
 ]

@@ -31,6 +31,32 @@ GROUP BY kind, status;
 -- name: timeline_rows (relaxed)
 SELECT * FROM (SELECT * FROM job_timeline WHERE job_id = $1 ORDER BY id DESC LIMIT $2) newest ORDER BY id;
 
+-- name: related_jobs (relaxed)
+-- What a job came from, what came of it ($3 of each at most), and those of $2 that it names itself. Each source is an
+-- index; OFFSET 0 keeps the planner from walking one it likes better.
+WITH named AS MATERIALIZED (
+    SELECT 'parent' AS relation, parent_id AS id FROM jobs WHERE id = $1 AND parent_id IS NOT NULL
+    UNION ALL
+    SELECT 'parent', parent_id FROM job_history WHERE id = $1 AND parent_id IS NOT NULL
+    UNION ALL
+    SELECT 'named', id FROM unnest($2::uuid[]) AS id
+    UNION ALL
+    (SELECT 'follow_up', id FROM (SELECT id FROM jobs WHERE parent_id = $1 OFFSET 0) j LIMIT $3)
+    UNION ALL
+    (SELECT 'follow_up', id FROM (SELECT id FROM job_history WHERE parent_id = $1 OFFSET 0) j LIMIT $3)
+    UNION ALL
+    (SELECT 'cleanup', id FROM (SELECT id FROM jobs WHERE cleanup_of = $1 OFFSET 0) j LIMIT 1)
+    UNION ALL
+    (SELECT 'cleanup', id FROM (SELECT id FROM job_history WHERE cleanup_of = $1 OFFSET 0) j LIMIT 1)
+), found AS (
+    SELECT id, kind, status, owner, created_at, started_at, NULL::timestamptz AS completed_at
+    FROM jobs WHERE id = ANY (ARRAY(SELECT id FROM named))
+    UNION ALL
+    SELECT id, kind, status, owner, created_at, started_at, completed_at
+    FROM job_history WHERE id = ANY (ARRAY(SELECT id FROM named))
+)
+SELECT n.relation, f.* FROM named n JOIN found f ON f.id = n.id ORDER BY f.id;
+
 -- name: sessions_seen (relaxed)
 -- The newest sessions and how much each holds; what runs is far less than what waits.
 WITH held AS MATERIALIZED (
