@@ -21,6 +21,7 @@ from paddock.jobs.model import Job, JobId, NewJob
 SQL = statements("paddock.api.sql", "facts.sql")
 SECRET_PREFIX = "whsec_"  # noqa: S105  # not a secret: what every one of them begins with
 MOST_WEBHOOKS = 100
+MOST_TOLD = 20
 TEST_EVENT = "webhook.test"
 
 
@@ -48,30 +49,65 @@ def _event(row: asyncpg.Record) -> dict[str, Any]:
 
 async def deliveries(db: Database, caller: Caller, event_id: UUID) -> list[dict[str, Any]]:
     """Newest first, each with the state of the job that carries it."""
-    rows = await db.fetch(SQL["deliveries_of_event"], event_id, caller.scope)
+    return await _with_states(db, await db.fetch(SQL["deliveries_of_event"], event_id, caller.scope))
+
+
+async def deliveries_to(db: Database, webhook_id: UUID, before: UUID | None, limit: int) -> list[dict[str, Any]]:
+    """What one webhook was told, newest first; `id` is that of the delivery's job."""
+    return await _with_states(
+        db, await db.fetch(SQL["deliveries_of_webhook"], webhook_id, before or GREATEST_ID, limit)
+    )
+
+
+async def _with_states(db: Database, rows: Sequence[asyncpg.Record]) -> list[dict[str, Any]]:
     jobs = {job.id: job for job in await reading.jobs(db, [row["job_id"] for row in rows])}
     return [{**row, **_state(jobs.get(row["job_id"]))} for row in rows]
+
+
+STATE = (
+    *("status", "attempts", "answered", "skipped", "error_code", "error_message", "hint"),
+    *("next_try_at", "completed_at"),
+)
 
 
 def _state(job: Job | None) -> dict[str, Any]:
     """Deliveries are kept longer than the history of jobs."""
     if job is None:
-        return {"status": None, "error_code": None, "error_message": None, "completed_at": None}
+        return dict.fromkeys(STATE)
+    result = job.result if isinstance(job.result, Mapping) else {}
+    last = job.errors[-1] if job.errors and job.status != "completed" else {}
     return {
         "status": job.status,
+        "attempts": job.turn_count,
+        "answered": result.get("status"),
+        "skipped": result.get("skipped"),
         "error_code": job.error_code,
         "error_message": job.error_message,
+        "hint": last.get("hint"),
+        "next_try_at": job.due_at if job.status == "pending" else None,
         "completed_at": job.completed_at,
     }
 
 
+async def told(db: Database, caller: Caller, event_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    """For each event how many of its deliveries have which status; `gone` is what history no longer holds."""
+    rows = await db.fetch(SQL["deliveries_of_events"], event_ids, caller.scope, MOST_TOLD)
+    statuses = {job.id: job.status for job in await reading.jobs(db, [row["job_id"] for row in rows])}
+    found: dict[UUID, dict[str, int]] = {}
+    for row in rows:
+        counts, status = found.setdefault(row["event_id"], {}), statuses.get(row["job_id"], "gone")
+        counts[status] = counts.get(status, 0) + 1
+    return found
+
+
 async def redeliver(
-    core: Core, caller: Caller, event_id: UUID, webhook_id: UUID | None, key: IdempotencyKey | None
+    core: Core, caller: Caller, event_id: UUID, webhook_ids: Sequence[UUID] | None, key: IdempotencyKey | None
 ) -> list[Job]:
+    """To the webhooks named, or to all that were told of it."""
     async with core.db.transaction() as tx:
         ids = await earlier(tx, key)
         if ids is None:
-            told = await tx.fetch(SQL["webhooks_told"], event_id, caller.scope, webhook_id)
+            told = await tx.fetch(SQL["webhooks_told"], event_id, caller.scope, webhook_ids)
             if not told:
                 raise Refused(
                     "no_subscriber",

@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from paddock.api.edge import root_of
 from paddock.api.errors import ApiError
 from paddock.api.tokens import SQL, Caller, Tokens, hashed
 from paddock.db.pool import Transaction
@@ -48,6 +50,17 @@ async def create_link(tokens: Tokens, token_id: UUID) -> str:
     return code
 
 
+def link_path(code: str) -> str:
+    """In the fragment: browsers keep it to themselves, so it is in no log on the way."""
+    return f"/sign-in#code={code}"
+
+
+def own_address(connection: HTTPConnection) -> str:
+    """Where the browser that asks finds us, without a slash at the end."""
+    public_url: str | None = connection.app.state.plane.config.public_url
+    return public_url or str(connection.base_url).rstrip("/") + root_of(connection.scope)
+
+
 async def exchange_link(tokens: Tokens, code: str) -> WebSession | None:
     async with tokens.db.transaction() as tx:
         token_id = await tx.fetchval(SQL["take_link"], hashed(code))
@@ -60,6 +73,34 @@ async def sign_in(tokens: Tokens, secret: str) -> WebSession | None:
         return None
     async with tokens.db.transaction() as tx:
         return await _start(tx, caller.token_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nobody was signed in, and since when that is so."""
+
+    why: Literal["unknown", "used", "expired", "revoked", "worker"]
+    at: datetime | None = None
+
+
+async def refusal_of_link(tokens: Tokens, code: str) -> Refusal:
+    """Ask after `exchange_link` has said no."""
+    row = await tokens.db.fetchrow(SQL["link_state"], hashed(code))
+    if row is None:
+        return Refusal("unknown")
+    if row["token_expired"]:
+        return Refusal("expired", row["token_expires_at"])
+    return Refusal("used", row["used_at"]) if row["used_at"] is not None else Refusal("expired", row["expires_at"])
+
+
+async def refusal_of_token(tokens: Tokens, secret: str) -> Refusal:
+    """Ask after `sign_in` has said no. Only who has the secret learns more than that it is unknown."""
+    row = await tokens.db.fetchrow(SQL["token_state"], hashed(secret))
+    if row is None:
+        return Refusal("unknown")
+    if row["revoked_at"] is not None:
+        return Refusal("revoked", row["revoked_at"])
+    return Refusal("expired", row["expires_at"]) if row["expired"] else Refusal("worker")
 
 
 async def sign_out(tokens: Tokens, session_id: str) -> None:

@@ -6,10 +6,12 @@ here; other replicas show it a second later.
 
 import time
 from dataclasses import dataclass
+from datetime import datetime
 
 import orjson
 from starlette.requests import Request
 
+from paddock.api import auditing
 from paddock.api.errors import database_away
 from paddock.api.global_config import SQL as SETTINGS
 from paddock.db.pool import Database
@@ -22,6 +24,9 @@ REMEMBERED_SECONDS = 1.0
 class Standing:
     drained: bool = False
     drain_reason: str | None = None
+    # None: the audit log no longer knows.
+    drained_by: str | None = None
+    drained_at: datetime | None = None
     announcement: str = ""
     read_at: float = float("-inf")
 
@@ -49,4 +54,10 @@ async def _read(db: Database) -> Standing:
     assert drain is not None
     settings = {row["name"]: row["value"] for row in await db.fetch(SETTINGS["settings"])}
     announcement = orjson.loads(settings.get("announcement", '""'))
-    return Standing(drain["drained"], drain["drain_reason"], announcement, time.monotonic())
+    by, at = await _drained_by(db) if drain["drained"] else (None, None)
+    return Standing(drain["drained"], drain["drain_reason"], by, at, announcement, time.monotonic())
+
+
+async def _drained_by(db: Database) -> tuple[str | None, datetime | None]:
+    found = await auditing.page(db, before=None, since=None, subject=None, action="drain_on", actor=None, limit=1)
+    return (found[0]["actor"], found[0]["at"]) if found else (None, None)

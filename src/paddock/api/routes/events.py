@@ -39,8 +39,13 @@ DELIVERY_EXAMPLE = {
     "owner": "ada",
     "active": True,
     "status": "completed",
+    "attempts": 1,
+    "answered": 204,
+    "skipped": None,
     "error_code": None,
     "error_message": None,
+    "hint": None,
+    "next_try_at": None,
     "completed_at": "2026-11-15T09:30:05.300000Z",
 }
 
@@ -100,5 +105,6 @@ async def redeliver(
         raise not_found("event")
     webhook_id = None if body is None else optional_id(body.webhook_id, "webhook_id")
     idempotency = key_of(caller, f"POST /api/events/{found['id']}/redeliver", key, str(webhook_id))
-    jobs = await facts.redeliver(plane.core, caller, found["id"], webhook_id, idempotency)
+    webhooks = None if webhook_id is None else [webhook_id]
+    jobs = await facts.redeliver(plane.core, caller, found["id"], webhooks, idempotency)
     return answer([brief_job_json(job) for job in jobs], 202)

@@ -10,7 +10,6 @@ from paddock.api import signin
 from paddock.api.access import Role
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
-from paddock.api.edge import root_of
 from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
 from paddock.api.ids import path_id
@@ -81,7 +80,12 @@ async def list_tokens(plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LI
     ),
 )
 async def create_token(body: TokenBody, plane: ThePlane, caller: Asking) -> Response:
-    new = NewToken(
+    shown, secret = await plane.tokens.create(new_token(body), actor=caller.actor)
+    return answer({**shown, "token": secret}, 201)
+
+
+def new_token(body: TokenBody) -> NewToken:
+    return NewToken(
         name=body.name,
         role=body.role,
         owner=body.owner or body.name,
@@ -92,8 +96,6 @@ async def create_token(body: TokenBody, plane: ThePlane, caller: Asking) -> Resp
         databases=body.databases,
         expires_at=body.expires_at,
     )
-    shown, secret = await plane.tokens.create(new, actor=caller.actor)
-    return answer({**shown, "token": secret}, 201)
 
 
 @router.get(
@@ -122,10 +124,8 @@ async def get_own_token(plane: ThePlane, caller: Asking) -> Response:
 )
 async def create_sign_in_link(request: Request, plane: ThePlane, caller: Asking) -> Response:
     code = await signin.create_link(plane.tokens, caller.token_id)
-    # In the fragment: browsers keep it to themselves, so it is in no log on the way.
-    path = f"/sign-in#code={code}"
-    base = plane.config.public_url or str(request.base_url).rstrip("/") + root_of(request.scope)
-    return answer({"path": path, "url": base + path}, 201)
+    path = signin.link_path(code)
+    return answer({"path": path, "url": signin.own_address(request) + path}, 201)
 
 
 @router.delete("/api/tokens/{token_id}", summary="Revoke a token, at once", responses=documented(TOKEN_EXAMPLE))

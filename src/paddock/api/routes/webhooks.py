@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -18,8 +18,9 @@ from paddock.api.ids import path_id
 from paddock.api.job_json import EXAMPLE, BriefJob, brief_job_json, location
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
-from paddock.api.plane import ThePlane
+from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.events import WEBHOOK_ID
+from paddock.api.tokens import Caller
 
 router = guarded_router("webhooks")
 
@@ -67,14 +68,19 @@ async def list_webhooks(
     ),
 )
 async def create_webhook(body: NewWebhook, plane: ThePlane, caller: Asking) -> Response:
+    made = await subscribe(plane, caller, body)
+    return answer(made, 201, {"Location": f"/api/webhooks/{made['id']}"})
+
+
+async def subscribe(plane: Plane, caller: Caller, body: NewWebhook) -> dict[str, Any]:
+    """The new webhook with its signing secret; the dashboard's form comes here too."""
     check_url(body.url, allow_private=plane.config.webhook_allow_private)
     for place, type in enumerate(body.types):
         if not EVENT_TYPE.match(type):
             raise invalid_field(f"types.{place}", "Name a type like 'job.failed', all of one like 'job.*', or '*'.")
     if body.all_owners and not caller.operator:
         raise ApiError(403, "not_allowed", "Only ops may subscribe to everybody's events.")
-    made = await facts.create_webhook(plane.core.db, caller, url=body.url, types=body.types, all_owners=body.all_owners)
-    return answer(made, 201, {"Location": f"/api/webhooks/{made['id']}"})
+    return await facts.create_webhook(plane.core.db, caller, url=body.url, types=body.types, all_owners=body.all_owners)
 
 
 @router.get("/api/webhooks/{webhook_id}", summary="One subscription", responses=documented(WEBHOOK_EXAMPLE))

@@ -24,13 +24,43 @@ FROM deliveries d LEFT JOIN webhooks w ON w.id = d.webhook_id
 WHERE d.event_id = $1 AND ($2::text IS NULL OR w.owner = $2)
 ORDER BY d.job_id DESC LIMIT 1000;
 
+-- name: deliveries_of_events (relaxed)
+SELECT d.event_id, d.webhook_id, d.job_id
+FROM unnest($1::uuid[]) AS e(id)
+CROSS JOIN LATERAL (SELECT * FROM deliveries WHERE event_id = e.id ORDER BY event_id DESC, job_id DESC LIMIT $3) d
+LEFT JOIN webhooks w ON w.id = d.webhook_id
+WHERE $2::text IS NULL OR w.owner = $2;
+
+-- name: deliveries_of_webhook (relaxed)
+SELECT d.event_id, d.webhook_id, d.job_id, d.job_id AS id, d.created_at, e.type, e.subject
+FROM (SELECT * FROM deliveries WHERE webhook_id = $1 AND job_id < $2
+      ORDER BY webhook_id DESC, job_id DESC LIMIT $3) d
+LEFT JOIN events e ON e.id = d.event_id
+ORDER BY d.job_id DESC;
+
+-- name: outcomes_of_webhooks (relaxed)
+-- The newest $2 deliveries of each, made within $1. What was made within that time ended within it, so few partitions
+-- of the history are looked at.
+SELECT d.webhook_id, d.job_id, d.created_at, s.status, s.failures, s.error_code, s.error_message
+FROM unnest($3::uuid[]) AS w(id)
+CROSS JOIN LATERAL (
+    SELECT * FROM deliveries WHERE webhook_id = w.id AND job_id >= paddock_least_id(paddock_now() - $1::interval)
+    ORDER BY webhook_id DESC, job_id DESC LIMIT $2) d
+CROSS JOIN LATERAL (
+    SELECT status, failure_count + cluster_count AS failures, error_code, error_message FROM jobs WHERE id = d.job_id
+    UNION ALL
+    SELECT CASE WHEN result ? 'skipped' THEN 'skipped' ELSE status END, failure_count + cluster_count, error_code,
+           error_message
+    FROM job_history WHERE id = d.job_id AND completed_at >= paddock_now() - $1::interval) s
+ORDER BY d.webhook_id, d.job_id DESC;
+
 -- name: webhooks_told (durable)
--- The live subscriptions an event went to, or the one named by $3, which need not have heard it before.
+-- The live subscriptions an event went to, or those named by $3, which need not have heard it before.
 SELECT w.id, w.owner FROM webhooks w
 WHERE ($2::text IS NULL OR w.owner = $2) AND w.active
-  AND CASE WHEN $3::uuid IS NULL
+  AND CASE WHEN $3::uuid[] IS NULL
            THEN w.id IN (SELECT d.webhook_id FROM deliveries d WHERE d.event_id = $1)
-           ELSE w.id = $3 END
+           ELSE w.id = ANY ($3) END
 ORDER BY w.id LIMIT 1000;
 
 -- name: webhooks_page (relaxed)

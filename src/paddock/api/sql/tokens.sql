@@ -15,6 +15,11 @@ WHERE secret_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires
 SELECT true FROM tokens
 WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > paddock_now());
 
+-- name: token_state (relaxed)
+-- Also of one that is no longer good: whoever has the secret may learn why it is refused.
+SELECT role, revoked_at, expires_at, coalesce(expires_at <= paddock_now(), false) AS expired
+FROM tokens WHERE secret_hash = $1;
+
 -- name: touch_token (relaxed)
 -- Guarded again here: replicas that looked at the same moment write once.
 UPDATE tokens SET last_used_at = paddock_now()
@@ -43,11 +48,17 @@ DELETE FROM sign_in_links WHERE token_id = $1;
 INSERT INTO sign_in_links (code_hash, token_id, expires_at) VALUES ($1, $2, paddock_now() + $3);
 
 -- name: take_link (durable)
--- Single use: whoever deletes the row has it.
-DELETE FROM sign_in_links WHERE code_hash = $1 AND expires_at > paddock_now() RETURNING token_id;
+-- Single use: of two at once the second waits for the row and then finds it used.
+UPDATE sign_in_links SET used_at = paddock_now()
+WHERE code_hash = $1 AND used_at IS NULL AND expires_at > paddock_now() RETURNING token_id;
+
+-- name: link_state (relaxed)
+SELECT l.used_at, l.expires_at, l.expires_at <= paddock_now() AS expired,
+       coalesce(t.expires_at <= paddock_now(), false) AS token_expired, t.expires_at AS token_expires_at
+FROM sign_in_links l JOIN tokens t ON t.id = l.token_id WHERE l.code_hash = $1;
 
 -- name: prune_links (durable)
-DELETE FROM sign_in_links WHERE expires_at <= paddock_now();
+DELETE FROM sign_in_links WHERE expires_at <= paddock_now() - interval '1 day';
 
 -- name: prune_web_sessions (durable)
 DELETE FROM web_sessions WHERE expires_at <= paddock_now();

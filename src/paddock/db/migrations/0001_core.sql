@@ -298,6 +298,7 @@ CREATE TABLE deliveries (
     PRIMARY KEY (event_id, job_id)
 );
 CREATE INDEX deliveries_job ON deliveries (job_id);
+CREATE INDEX deliveries_webhook ON deliveries (webhook_id, job_id);
 
 CREATE TABLE schedules (
     name        text PRIMARY KEY,
@@ -429,7 +430,9 @@ CREATE TABLE web_sessions (
 CREATE TABLE sign_in_links (
     code_hash   bytea PRIMARY KEY,
     token_id    uuid NOT NULL REFERENCES tokens ON DELETE CASCADE,
-    expires_at  timestamptz NOT NULL
+    expires_at  timestamptz NOT NULL,
+    -- A used one is kept for a day: whoever comes second is told that, and when the first came.
+    used_at     timestamptz
 );
 
 -- For people who look with SQL, and for scalers: stable, read only.
