@@ -107,6 +107,12 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
     await run(db, "UPDATE job_history SET claimed_by = 'w1' WHERE kind = 'export'")
     await run(db, "UPDATE jobs SET status = 'submitted', waiting_on = 'trino' WHERE owner = 'bob' AND kind = 'probe'")
 
+    await run(
+        db,
+        """UPDATE jobs SET started_at = created_at, lost_count = 1
+           WHERE id IN (SELECT DISTINCT ON (status, owner) id FROM jobs ORDER BY status, owner)""",
+    )
+
     every = (await reading.page(db, Filter(), limit=1000, budget=timedelta(seconds=10))).jobs
     assert len(every) == 80
     cases: dict[Filter, Callable[[Job], bool]] = {
@@ -122,6 +128,10 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
         Filter(schedule="nightly"): lambda job: job.schedule == "nightly",
         Filter(tag="b"): lambda job: "b" in job.tags,
         Filter(worker="w1"): lambda job: job.claimed_by == "w1",
+        Filter(retrying=True): lambda job: job.attempt_count > 1 and job.status in ("pending", "submitted"),
+        Filter(retrying=True, owner="bob"): lambda job: (
+            (job.owner, job.status, job.lost_count) == ("bob", "submitted", 1)
+        ),
         Filter(error_code="code_probe"): lambda job: job.error_code == "code_probe",
         Filter(kind="export", owner="ann", status="completed"): lambda job: (
             (job.kind, job.owner, job.status) == ("export", "ann", "completed")
@@ -163,6 +173,22 @@ async def test_ids_go_on_where_they_stopped(db: Database) -> None:
     second = await reading.ids(db, Filter(), after=first.after, limit=50)
     assert [*first.ids, *second.ids] == sorted(jobs)
     assert second.after is None
+
+
+async def test_what_is_newer_than_a_page_matches_its_filter_and_is_bounded(db: Database) -> None:
+    await add_ended(db, 5, ago="1 hour")
+    [last] = await add_ended(db, 1, ago="1 minute")
+    failed, others = await add_ended(db, 3, status="failed", ago="1 s"), await add_live(db, 4)
+    newest_first = sorted([*failed, *others], reverse=True)
+    assert await reading.newer(db, Filter(), after=last) == newest_first
+    assert await reading.newer(db, Filter(), after=last, limit=5) == newest_first[:5]
+    assert await reading.newer(db, Filter(status="failed"), after=last) == failed[::-1]
+    assert await reading.newer(db, Filter(status="failed"), after=failed[-1]) == []
+
+    await add_ended(db, 3_000)
+    ticks: Iterator[float] = iter([0.0, 1.0, 1.0])
+    assert await reading.newer(db, Filter(tag="rare"), after=last, monotonic=lambda: next(ticks)) == []
+    assert next(ticks) == 1.0, "it stopped after one step"
 
 
 async def test_a_page_of_huge_jobs_is_cut_short_by_size(db: Database) -> None:

@@ -133,8 +133,10 @@ async def test_pages_touch_few_rows(watched: Watched) -> None:
         Filter(schedule="s"),
         Filter(ids=(some.id,)),
         Filter(tag="t"),
+        Filter(retrying=True),
     ):
         await reading.page(watched, asked, limit=100, budget=timedelta(0))
+        await reading.newer(watched, asked, after=some.id, budget=timedelta(0))
         await reading.ids(watched, bulk.narrow("retry", asked), limit=100)
     await reading.jobs(watched, [some.id])
     assert len(watched.seen) > 30

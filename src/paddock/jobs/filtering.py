@@ -24,6 +24,7 @@ GREATEST_ID = UUID(int=2**128 - 1)
 # Ids are time-ordered, so each begins with 0 until the year 10889; `deadbeef` is therefore a text, `019a` an id.
 _ID_PREFIX = re.compile(r"0[0-9a-f-]{3,35}\Z")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WAITING = ("pending", "submitted")
 _TEXTS = ("kind", "owner", "worker", "tag", "error_code", "q", "schedule")
 
 
@@ -33,6 +34,7 @@ class Filter:
 
     `worker` is the worker that has the job now, or had it when it ended. `q` is the beginning of an id, or a part of an error's
     code or text. `error_code` and a text `q` find live, failed and cancelled jobs: a completed one has no error.
+    `retrying` finds those that failed or lost their worker and wait for the next try.
     """
 
     kind: str | None = None
@@ -46,6 +48,7 @@ class Filter:
     until: datetime | None = None
     q: str | None = None
     schedule: str | None = None
+    retrying: bool = False
     include_housekeeping: bool = False
     include_cleanups: bool = True
     ids: tuple[JobId, ...] | None = None
@@ -54,6 +57,8 @@ class Filter:
     def statuses(self) -> tuple[str, ...]:
         """The statuses a match can have."""
         asked = (self.status,) if isinstance(self.status, str) else self.status or STATUSES
+        if self.retrying:
+            return tuple(status for status in asked if status in WAITING)
         if self.error_code is not None or self.text is not None:
             return tuple(status for status in asked if status != "completed")
         return asked
@@ -81,7 +86,7 @@ class Filter:
     def empty(self) -> bool:
         """True when it leaves nothing out but by time: a bulk action then wants to hear `all`."""
         narrowing = (self.kind, self.status, self.owner, self.group, self.worker, self.tag, self.error_code, self.q)
-        return not any((*narrowing, self.schedule, self.ids is not None))
+        return not any((*narrowing, self.schedule, self.retrying, self.ids is not None))
 
     def checked(self) -> "Filter":
         for name in _TEXTS:
@@ -123,7 +128,7 @@ class Filter:
                 values["ids"] = tuple(JobId(UUID(text)) for text in values["ids"])
             if isinstance(values.get("status"), list):
                 values["status"] = tuple(values["status"])
-            for name in ("include_housekeeping", "include_cleanups"):
+            for name in ("retrying", "include_housekeeping", "include_cleanups"):
                 if not isinstance(values.get(name, True), bool):
                     raise ValueError(f"`{name}` is true or false")
         except (ValueError, TypeError, AttributeError) as problem:

@@ -119,6 +119,27 @@ async def ids(db: Database, asked: Filter, *, after: JobId | None = None, limit:
             return Ids(found, found[-1])
 
 
+async def newer(
+    db: Database,
+    asked: Filter,
+    *,
+    after: JobId | None,
+    limit: int = 100,
+    budget: timedelta = BUDGET,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> list[JobId]:
+    """The matches made after a job, newest first: what a page that is open does not show yet. At most `limit`, and
+    after the time budget those found so far."""
+    deadline = monotonic() + budget.total_seconds()
+    scan = await Scan.start(db, asked.checked(), after=after)
+    found: list[JobId] = []
+    while True:
+        taken = await scan.step("DESC", NEXT_STEP, "only_ids", want=limit - len(found))
+        found.extend(JobId(row["id"]) for row in taken.rows)
+        if taken.ended or len(found) >= limit or monotonic() >= deadline:
+            return found
+
+
 async def timeline(db: Database, job_id: JobId) -> list[dict[str, Any]]:
     """Oldest first, each {at, event, from, to, attempt_id, worker, actor, reason, claimed_at, error, count, until}.
     Empty when there is no such job."""
@@ -193,6 +214,7 @@ __all__ = [
     "job_of",
     "jobs",
     "kinds",
+    "newer",
     "page",
     "related",
     "timeline",

@@ -107,6 +107,10 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
     """Which rows of `jobs` a step reads. Where no index fits, the walk along the primary key and its budget do."""
     if not asked.live:
         return ()
+    if asked.retrying:
+        # First: nothing else looks at the counters. Only what ran before can have any.
+        failed_before = "j.failure_count + j.cluster_count + j.lost_count > 0"
+        return (f"among jobs j.attempt_id IS NULL AND j.started_at IS NOT NULL AND {failed_before}",)
     if asked.ids is not None:
         return ("among jobs j.id = ANY ($12)",)
     if asked.group is not None:

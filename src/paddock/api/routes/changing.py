@@ -21,8 +21,9 @@ from paddock.api.routes.jobs import split, visible_job
 from paddock.api.routes.submitting import check_engine_role
 from paddock.api.tokens import EVERYTHING, Caller
 from paddock.jobs import bulk, reading
+from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.filtering import Filter
-from paddock.jobs.model import NewJob
+from paddock.jobs.model import Job, NewJob
 from paddock.jobs.overviews import SQL as OVERVIEWS
 
 COUNTED_EXACTLY = 10_000
@@ -54,6 +55,7 @@ class FilterBody(BaseModel):
     until: AwareDatetime | None = None
     q: Words | None = None
     schedule: Words | None = None
+    retrying: bool = False
 
 
 class BulkBody(BaseModel):
@@ -96,37 +98,65 @@ async def _bulk(
     request: Request, action: bulk.Action, body: BulkBody, plane: Plane, caller: Caller, key: str | None
 ) -> Response:
     asked = _filter(body.filter, caller)
-    if asked.empty and not body.all:
+    if body.dry_run:
+        _check_meant(action, asked, body.all)
+        n = await count_matching(plane, caller, action, asked)
+        shown: Any = n if n <= COUNTED_EXACTLY else f"{COUNTED_EXACTLY:,}+"
+        return answer({"dry_run": True, "action": action, "count": shown})
+    idempotency = key_of(caller, f"POST /api/jobs/{action}", key, await request.json())
+    job = await act_on_matching(
+        plane, caller, action, asked, all_jobs=body.all, reason=body.reason, idempotency=idempotency
+    )
+    return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
+
+
+async def count_matching(plane: Plane, caller: Caller, action: bulk.Action, asked: Filter) -> int:
+    """How many the action could do something to; one more than COUNTED_EXACTLY stands for more."""
+    return await reading.count(plane.core.db, bulk.narrow(action, _scoped(caller, asked)), at_most=COUNTED_EXACTLY)
+
+
+async def act_on_matching(
+    plane: Plane,
+    caller: Caller,
+    action: bulk.Action,
+    asked: Filter,
+    *,
+    all_jobs: bool,
+    reason: str | None,
+    idempotency: IdempotencyKey | None,
+) -> Job:
+    """The job that goes through all that match now."""
+    _check_meant(action, asked, all_jobs)
+    now = await plane.core.db.fetchval(OVERVIEWS["clock"])
+    payload = bulk.payload(
+        action,
+        _scoped(caller, asked),
+        until=now if asked.until is None else min(asked.until, now),
+        actor=caller.actor,
+        reason=reason,
+        all_jobs=all_jobs,
+        engine_roles=_usable_roles(caller),
+    )
+    # Drain mode refuses retries, which are new work; ending work is always possible.
+    submitted = await plane.core.submit(
+        [NewJob(bulk.BULK.name, payload, owner=caller.owner)], public=action == "retry", idempotency=idempotency
+    )
+    [job] = submitted.jobs
+    return job
+
+
+def _check_meant(action: bulk.Action, asked: Filter, all_jobs: bool) -> None:
+    if asked.empty and not all_jobs:
         raise ApiError(
             422,
             "empty_filter",
             f"The filter is empty: this would {action} every job.",
             hint="Send a filter, or `all: true` if you mean it.",
         )
-    scoped = asked if caller.scope is None else replace(asked, owner=caller.scope)
-    if body.dry_run:
-        n = await reading.count(plane.core.db, bulk.narrow(action, scoped), at_most=COUNTED_EXACTLY)
-        shown: Any = n if n <= COUNTED_EXACTLY else f"{COUNTED_EXACTLY:,}+"
-        return answer({"dry_run": True, "action": action, "count": shown})
-    now = await plane.core.db.fetchval(OVERVIEWS["clock"])
-    until = now if asked.until is None else min(asked.until, now)
-    payload = bulk.payload(
-        action,
-        scoped,
-        until=until,
-        actor=caller.actor,
-        reason=body.reason,
-        all_jobs=body.all,
-        engine_roles=_usable_roles(caller),
-    )
-    # Drain mode refuses retries, which are new work; ending work is always possible.
-    submitted = await plane.core.submit(
-        [NewJob(bulk.BULK.name, payload, owner=caller.owner)],
-        public=action == "retry",
-        idempotency=key_of(caller, f"POST /api/jobs/{action}", key, await request.json()),
-    )
-    [job] = submitted.jobs
-    return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
+
+
+def _scoped(caller: Caller, asked: Filter) -> Filter:
+    return asked if caller.scope is None else replace(asked, owner=caller.scope)
 
 
 def _usable_roles(caller: Caller) -> Collection[str] | None:

@@ -66,6 +66,7 @@ async def list_jobs(
     until: Time = None,
     q: Annotated[str | None, Query(min_length=1, max_length=500, description="Id prefix, or error text.")] = None,
     schedule: Text = None,
+    retrying: Annotated[bool, Query(description="Only those that failed and wait for the next try.")] = False,
     housekeeping: Annotated[bool, Query(description="With the control plane's own upkeep.")] = False,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
@@ -84,6 +85,7 @@ async def list_jobs(
         until=until,
         q=q,
         schedule=schedule,
+        retrying=retrying,
         include_housekeeping=housekeeping or kind is not None or schedule is not None,
     )
     found = await reading.page(plane.core.db, asked, limit=limit, cursor=cursor)
