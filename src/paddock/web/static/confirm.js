@@ -1,16 +1,17 @@
 // Asks before a form with data-confirm is sent: the question, what will happen (data-effect), and for data-reason why.
+// A form with several buttons has it on each button instead: what is asked is that of the button which was pressed.
 // Without this script the form is sent at once. A form that was sent is not sent twice.
 import { on } from "./page.js";
 
 const confirmed = new WeakSet();
 
-function ask(form) {
+function ask(form, button, asked) {
   const dialog = document.getElementById("confirm");
-  const { confirm, effect, label, tone } = form.dataset;
+  const { confirm, effect, label, tone } = asked.dataset;
   dialog.querySelector("h2").textContent = confirm;
   document.getElementById("confirm-effect").textContent = effect;
   const reason = document.getElementById("confirm-reason");
-  reason.hidden = !("reason" in form.dataset);
+  reason.hidden = !("reason" in asked.dataset);
   const field = reason.querySelector("input");
   field.value = "";
   const yes = dialog.querySelector("button[value=yes]");
@@ -23,7 +24,8 @@ function ask(form) {
       if (dialog.returnValue !== "yes") return;
       if (form.elements.reason) form.elements.reason.value = field.value;
       confirmed.add(form);
-      form.requestSubmit();
+      // A row may have lost the button meanwhile: its job has ended.
+      form.requestSubmit(button?.form === form ? button : null);
     },
     { once: true },
   );
@@ -34,9 +36,10 @@ function ask(form) {
 export function start() {
   on("form", "submit", (event, form) => {
     if (form.method !== "post") return;
-    if (form.dataset.confirm && !confirmed.has(form)) {
+    const asked = event.submitter?.dataset.confirm ? event.submitter : form;
+    if (asked.dataset.confirm && !confirmed.has(form)) {
       event.preventDefault();
-      ask(form);
+      ask(form, event.submitter, asked);
       return;
     }
     confirmed.delete(form);

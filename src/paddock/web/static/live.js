@@ -5,13 +5,16 @@
 //   live.on("reset", () => …);         something was missed, or we poll: look at everything again
 //   live.on("state", (state) => …);    live, paused, polling, reconnecting, ended
 //   live.refresh("rows");              fetch a region now
+//   live.stir("rows");                 fetch it as soon as it may be fetched again
 //
 // Without a script of its own a page marks a region, which is then fetched and morphed into place:
 //
 //   <section id="rows" data-live="jobs" data-live-every="3">{% block rows %}…{% endblock %}</section>
 //
 // data-live="jobs": when a job changed that the stream tells of, at most once in so many seconds; "clock": every so
-// many seconds. The id is the name of the block (see frame.py). All regions that are due share one request.
+// many seconds; "asked": when the page's own script says so, and when everything is looked at again. The id is the name
+// of the block (see frame.py). All regions that are due share one request, with what each adds (data-live-query).
+// data-live-rest="hover": not while the pointer is on it, so that no row moves from under it.
 // Where many pages are open the server asks each to rest longer than that (x-paddock-rest); what the stream itself
 // tells comes every second all the same, and a page that watches one job does not rest.
 // <body data-stream="job=…"> narrows the stream; "none" opens no stream (regions by the clock still turn).
@@ -223,13 +226,18 @@ function everyMs(region) {
 function resting(region) {
   const selection = getSelection();
   if (!selection.isCollapsed && region.contains(selection.anchorNode)) return true;
+  if (region.dataset.liveRest === "hover" && region.matches(":hover")) return true;
   const focused = document.activeElement;
   return region.contains(focused) && focused.matches("input:not([type=checkbox]), select, textarea");
 }
 
 function mark(what) {
+  stir(...allRegions().filter((region) => region.dataset.live === what).map((region) => region.id));
+}
+
+export function stir(...ids) {
   for (const region of allRegions()) {
-    if (region.dataset.live !== what || due.has(region.id)) continue;
+    if (!ids.includes(region.id) || due.has(region.id)) continue;
     const earliest = (fetchedAt.get(region.id) ?? 0) + everyMs(region);
     // Many tabs hear of the same change at the same moment.
     due.set(region.id, Math.max(earliest, Date.now()) + Math.random() * Math.min(500, everyMs(region) / 5));
@@ -268,11 +276,19 @@ async function fetchDue() {
   turn();
 }
 
+function addressFor(wanted) {
+  const address = new URL(location.href);
+  for (const region of wanted) {
+    new URLSearchParams(region.dataset.liveQuery).forEach((value, name) => address.searchParams.set(name, value));
+  }
+  return address;
+}
+
 async function fetchRegions(wanted) {
   const ids = wanted.map((region) => region.id);
   fetching = true;
   try {
-    const response = await fetch(location.href, {
+    const response = await fetch(addressFor(wanted), {
       headers: { "x-paddock-regions": ids.join(",") || "standing", accept: "application/json" },
       cache: "no-store",
     });
