@@ -72,6 +72,14 @@ async def test_a_repeat_is_answered_in_drain_mode_and_a_new_key_is_not_spent(cor
     assert not (await core.submit([PLAIN], idempotency=key("new"))).repeated
 
 
+async def test_a_repeat_whose_job_has_left_the_history_says_so(core: Core, connection: Connection) -> None:
+    await core.submit([PLAIN], idempotency=key())
+    await connection.execute("DELETE FROM jobs")
+    with pytest.raises(Refused) as refusal:
+        await core.submit([PLAIN], idempotency=key())
+    assert (refusal.value.code, refusal.value.status) == ("not_found", 404)
+
+
 async def test_one_whose_transaction_fails_leaves_the_key_to_the_next(core: Core, dsn: str) -> None:
     """The second waits for the first; when that one dies, it goes on as the first."""
     other = await asyncpg.connect(dsn)

@@ -102,14 +102,7 @@ async def retry(
         await enqueueing.remember(tx, idempotency, [made])
         return made
 
-    return await made_job(core, await core.db.repeated(write))
-
-
-async def made_job(core: "Core", id: JobId) -> Job:
-    job = await reading.job(core.db, id)
-    if job is None:
-        # A key lives for a day, the run of a housekeeping kind only until 200 others came after it.
-        raise Refused("not_found", "The job that this request made has left the history.", status=404)
+    [job] = await enqueueing.made(core, [await core.db.repeated(write)])
     return job
 
 

@@ -68,20 +68,29 @@ async def submit(
     core: "Core", jobs: Sequence[NewJob], *, public: bool = True, idempotency: IdempotencyKey | None = None
 ) -> Submitted:
     if len(jobs) == 1 and jobs[0].group_id is None:
-        made = await _submit_one(core, jobs[0], public, idempotency)
-        if made is not None:
-            return Submitted([made])
+        job = await _submit_one(core, jobs[0], public, idempotency)
+        if job is not None:
+            return Submitted([job])
 
     async def write(tx: Transaction) -> tuple[list[JobId], bool]:
-        made = await earlier(tx, idempotency)
-        if made is not None:
-            return made, True
+        before = await earlier(tx, idempotency)
+        if before is not None:
+            return before, True
         ids = await enqueue(core, tx, jobs, public=public)
         await remember(tx, idempotency, ids)
         return ids, False
 
     ids, repeated = await core.db.repeated(write)
-    return Submitted(await reading.jobs(core.db, ids), repeated)
+    return Submitted(await made(core, ids), repeated)
+
+
+async def made(core: "Core", ids: Sequence[JobId]) -> list[Job]:
+    """What a request made, now or when it came first."""
+    jobs = await reading.jobs(core.db, ids)
+    if len(jobs) < len(ids):
+        # A key lives for a day, the run of a housekeeping kind only until 200 others came after it.
+        raise Refused("not_found", "What this request made has left the history.", status=404)
+    return jobs
 
 
 async def _submit_one(core: "Core", job: NewJob, public: bool, key: IdempotencyKey | None) -> Job | None:

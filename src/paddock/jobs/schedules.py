@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from paddock.db.pool import DEADLOCKS, Database, Statement, Transaction, statements
 from paddock.jobs import enqueueing
-from paddock.jobs.acting import audit, made_job
+from paddock.jobs.acting import audit
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Draining, Refused
 from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, Job, JobId, JsonObject, NewJob
@@ -144,7 +144,8 @@ async def run(core: "Core", name: str, *, actor: str, idempotency: IdempotencyKe
         await enqueueing.remember(tx, idempotency, [job])
         return job
 
-    return await made_job(core, await core.db.repeated(write))
+    [job] = await enqueueing.made(core, [await core.db.repeated(write)])
+    return job
 
 
 async def ensure(
