@@ -53,9 +53,9 @@ class Edge:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return  # Nothing here speaks WebSocket: the server answers the handshake with 500 for us.
-        if self.root and scope["path"].startswith(f"{self.root}/"):
+        if self.root and f"{scope['path']}/".startswith(f"{self.root}/"):
             # A proxy that leaves its sub-path on; most take it off.
-            scope = {**scope, "path": scope["path"][len(self.root) :]}
+            scope = {**scope, "path": scope["path"][len(self.root) :] or "/"}
         await _Exchange(self, scope, receive, send).run()
 
 

@@ -15,6 +15,7 @@ The server is shared by all tests: look for what you made, not for how many ther
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -137,7 +138,7 @@ async def proxy(up: Up) -> AsyncIterator[Proxy]:
     made = Proxy(up.address["url"])
     app = web.Application()
     app.router.add_route("*", made.prefix + "/{rest:.*}", made.forward)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     made.address = f"http://127.0.0.1:{runner.addresses[0][1]}{made.prefix}"
@@ -162,6 +163,12 @@ def _error(message: ConsoleMessage) -> list[str]:
 def page_problems(page: Page) -> list[str]:
     """What it said so far; a test that provokes an error looks at it and clears it."""
     return _problems[page]
+
+
+def resting(jobs: Client, payload: dict[str, Any] | None = None) -> str:
+    """A job that waits for its time, until `jobs.run_now(id)` lets it run and complete."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    return str(jobs.submit("probe", payload or {}, run_at=later)["id"])
 
 
 async def settled(page: Page) -> None:

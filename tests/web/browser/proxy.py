@@ -16,6 +16,8 @@ class Proxy:
     prefix: str = "/tools/paddock"
     address: str = ""
     cut: bool = False
+    buffering: bool = False
+    streams: int = 0
     under_way: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
@@ -24,6 +26,7 @@ class Proxy:
             request.transport.abort()
             raise asyncio.CancelledError
         path = request.rel_url.raw_path.removeprefix(self.prefix)
+        is_stream = path == "/api/stream"
         headers = {**request.headers, "x-forwarded-prefix": self.prefix}
         address = f"{self.to}{path}?{request.rel_url.raw_query_string}"
         async with (
@@ -33,15 +36,21 @@ class Proxy:
             ) as answer,
         ):
             response = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
+            if is_stream and self.buffering:
+                await answer.read()  # until it ends, which a stream does not
             await response.prepare(request)
+            self.streams += is_stream
             self.under_way.add(task := asyncio.ensure_future(self._copy(answer, response)))
             try:
                 await task
             except asyncio.CancelledError:
-                assert request.transport is not None
-                request.transport.abort()
+                if request.transport is not None:  # cut off by us, not left by the browser
+                    request.transport.abort()
+                raise
             finally:
+                task.cancel()
                 self.under_way.discard(task)
+                self.streams -= is_stream
             return response
 
     async def _copy(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:

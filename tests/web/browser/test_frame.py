@@ -8,7 +8,8 @@ from playwright.async_api import Page, Route, expect
 
 from paddock.client import Client
 from paddock.web.navigation import entries_for
-from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+from tests.playing import until
+from tests.web.browser.conftest import Person, axe, fits, page_problems, resting, settled, shot
 from tests.web.browser.proxy import Proxy
 
 THEMES = ("light", "dark")
@@ -82,7 +83,7 @@ async def test_every_page_reads_well(person: Person, jobs: Client, theme: str, w
 
 
 async def test_a_job_is_seen_to_finish_without_a_reload(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops")
     await page.goto(f"/jobs/{id}")
     await settled(page)
@@ -95,7 +96,7 @@ async def test_a_job_is_seen_to_finish_without_a_reload(person: Person, jobs: Cl
 async def test_a_change_between_reading_the_page_and_opening_the_stream_is_not_missed(
     person: Person, jobs: Client
 ) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops")
 
     async def late(route: Route) -> None:
@@ -109,7 +110,7 @@ async def test_a_change_between_reading_the_page_and_opening_the_stream_is_not_m
 
 
 async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jobs: Client, proxy: Proxy) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops", base=proxy.address)
     await page.goto(f"jobs/{id}")
     await settled(page)
@@ -127,7 +128,7 @@ async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jo
 
 
 async def test_behind_a_proxy_that_refuses_the_stream_it_polls_and_says_so(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops")
 
     async def refuse(route: Route) -> None:
@@ -144,8 +145,61 @@ async def test_behind_a_proxy_that_refuses_the_stream_it_polls_and_says_so(perso
     page_problems(page).clear()
 
 
+async def test_behind_a_proxy_that_buffers_it_polls(person: Person, jobs: Client, proxy: Proxy) -> None:
+    proxy.buffering = True
+    id = resting(jobs)
+    page = await person("ops", base=proxy.address)
+    await page.goto(f"jobs/{id}")
+    await expect(page.locator("#live-state")).to_have_text("Polling every 5 s", timeout=20_000)
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+
+
+async def test_a_hidden_tab_holds_no_stream_and_catches_up_when_it_is_looked_at(
+    person: Person, jobs: Client, proxy: Proxy
+) -> None:
+    id = resting(jobs)
+    page = await person("ops", base=proxy.address)
+    await page.goto(f"jobs/{id}")
+    await settled(page)
+    assert proxy.streams == 1
+
+    await _look(page, away=True)
+    await until(lambda: proxy.streams == 0)
+    jobs.run_now(id)
+    jobs.wait(id, 60)
+    await _look(page, away=False)
+
+    await expect(page.locator(".sentence .is-completed")).to_be_visible()
+    assert proxy.streams == 1
+
+
+async def _look(page: Page, *, away: bool) -> None:
+    await page.evaluate(
+        "away => {Object.defineProperty(document, 'hidden', {value: away, configurable: true});"
+        " document.dispatchEvent(new Event('visibilitychange'))}",
+        away,
+    )
+
+
+async def test_what_is_read_stays_where_it_is_while_the_page_changes(person: Person, jobs: Client) -> None:
+    """Focus, an unfolded document and a selection survive what arrives."""
+    id = resting(jobs, {"result": {"a": {"b": 1}}})
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    folded = page.locator(".json details").last
+    await folded.locator("summary").click()
+    await page.get_by_role("button", name="Copy the id").focus()
+
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
+    await expect(page.locator(".document").first.locator("details").last).to_have_attribute("open", "")
+    await expect(page.get_by_role("button", name="Copy the id")).to_be_focused()
+
+
 async def test_live_can_be_paused_and_catches_up(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops")
     await page.goto(f"/jobs/{id}")
     await settled(page)
@@ -251,7 +305,7 @@ async def test_json_is_folded_and_copied_as_it_is(person: Person, jobs: Client) 
 
 
 async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops")
     await page.goto(f"/jobs/{id}")
     await page.get_by_role("button", name="Cancel this job").click()
@@ -272,7 +326,7 @@ async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Perso
 
 
 async def test_reading_and_changing_work_without_scripts(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     page = await person("ops", scripts=False)
     await page.goto(f"/jobs/{id}")
     await expect(page.get_by_role("button", name="Pause live updates")).to_have_count(0)
@@ -300,7 +354,7 @@ async def test_drain_mode_is_said_on_every_page(person: Person, jobs: Client) ->
 async def test_under_a_sub_path_links_forms_scripts_and_the_stream_work(
     person: Person, proxy: Proxy, jobs: Client, secrets: dict[str, str]
 ) -> None:
-    id = jobs.submit("probe", {"turns": 2, "turn_delay_seconds": 3600})["id"]
+    id = resting(jobs)
     address = proxy.address
     page = await person("nobody", base=address)
     await page.goto("jobs")

@@ -8,35 +8,49 @@ export function morph(element, html) {
   children(element, template.content);
 }
 
+const LOOKED_AHEAD = 8;
+
 function children(old, fresh) {
   const known = new Map();
   for (const child of old.children) if (child.id) known.set(child.id, child);
+  const used = new Set();
   let place = old.firstChild;
   let changed = false;
   for (const wanted of [...fresh.childNodes]) {
-    const found = match(place, wanted, known);
+    const found = match(place, wanted, known, used);
+    used.add(found ?? wanted);
     if (!found) {
       old.insertBefore(wanted, place);
       changed = true;
-    } else {
-      if (found === place) place = place.nextSibling;
-      else old.insertBefore(found, place);
-      changed = same(found, wanted) || changed;
+      continue;
     }
+    // What is further on stays where it is, and what it passed over is moved or removed instead: moving loses focus.
+    if (isAt(found, place)) place = found.nextSibling;
+    else old.insertBefore(found, place);
+    changed = same(found, wanted) || changed;
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
+  for (const child of [...old.childNodes]) {
+    if (used.has(child)) continue;
+    child.remove();
     changed = true;
   }
   return changed;
 }
 
-function match(place, wanted, known) {
+function isAt(found, place) {
+  return found === place || Boolean(place && place.compareDocumentPosition(found) & Node.DOCUMENT_POSITION_FOLLOWING);
+}
+
+function match(place, wanted, known, used) {
   if (wanted.id) return known.get(wanted.id);
-  if (!place || place.id || place.nodeType !== wanted.nodeType || place.nodeName !== wanted.nodeName) return null;
-  return place;
+  if (wanted.nodeType !== Node.ELEMENT_NODE) return place?.nodeType === wanted.nodeType && !used.has(place) ? place : null;
+  for (let at = place, looked = 0; at && looked < LOOKED_AHEAD; at = at.nextSibling) {
+    if (at.nodeType !== Node.ELEMENT_NODE) continue;
+    looked += 1;
+    const alike = at.nodeName === wanted.nodeName && (at === place || at.className === wanted.className);
+    if (alike && !at.id && !used.has(at)) return at;
+  }
+  return null;
 }
 
 // Makes one like the other; true when its words changed.
