@@ -1,6 +1,6 @@
 """What people changed, by whom and why. `paddock.jobs.acting.audit` writes it, in the transaction of the change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -39,6 +39,12 @@ async def page(
     }
     statement = SQL["among"] if subject is not None and len(asked) > 1 else along(tuple(asked))
     rows = await db.fetch(statement, high, low, subject, action, actor, limit)
+    return [{**row, "details": orjson.loads(row["details"])} for row in rows]
+
+
+async def of_actions(db: Database, actions: Sequence[str], *, since: datetime, limit: int) -> list[dict[str, Any]]:
+    """What was done of several things, newest first, so many of each at most."""
+    rows = await db.fetch(SQL["of_actions"], list(actions), least_id(since), limit, GREATEST_ID)
     return [{**row, "details": orjson.loads(row["details"])} for row in rows]
 
 

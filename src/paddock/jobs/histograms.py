@@ -20,11 +20,14 @@ KEPT: Mapping[int, timedelta] = {10: timedelta(hours=1), 60: timedelta(days=1), 
 ZERO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@cache
 def filled(name: str) -> Statement:
+    return spelled_out(SQL[name])
+
+
+@cache
+def spelled_out(statement: Statement) -> Statement:
     """A statement with its histograms spelled out: one count for each bound, and one beyond the last."""
     places = range(len(BOUNDS) + 1)
-    statement = SQL[name]
     text = statement.sql
     for what in ("run", "wait"):
         counted = ", ".join(f"count(*) FILTER (WHERE {what}_bucket = {place})" for place in places)

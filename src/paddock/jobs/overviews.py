@@ -17,6 +17,7 @@ COUNTED = timedelta(days=1)
 MOST_ENTRIES = 500
 MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
 MOST_WORKERS = 1_000
+MOST_RETRIED = 1_000
 MOST_FOLLOW_UPS = 20
 
 
@@ -230,6 +231,13 @@ async def workers(db: Database) -> list[WorkerSeen]:
 async def kinds(db: Database) -> list[KindSeen]:
     sample = {row["kind"]: row for row in await db.fetch(SQL["newest_sample"])}
     return [_kind(row, sample.get(row["name"])) for row in await db.fetch(SQL["kinds_seen"])]
+
+
+async def retried(db: Database, kind: str) -> tuple[int, datetime | None]:
+    """How many of a kind failed for the moment and wait for another try, and when the first of them began."""
+    row = await db.fetchrow(SQL["retried"], kind, MOST_RETRIED)
+    assert row is not None
+    return row["n"], row["since"]
 
 
 def _from_columns(job: Job, rows: Sequence[Entry]) -> list[Entry]:

@@ -1,44 +1,57 @@
 """A chart's data and the table of its figures, from series that `paddock.jobs.charting` read.
 
 charts = [Chart("throughput", "Throughput", [Line("completed", "good", series)])]
-{% for chart in charts %}{{ ui.chart(chart.id, chart.title, chart.data, chart.rows) }}{% endfor %}
+{% for chart in charts %}{{ ui.chart(chart.id, chart.title, chart.data, chart.rows, chart.text) }}{% endfor %}
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from paddock.jobs.charting import Series
+from paddock.jobs.overviews import WorkerSeen
 from paddock.web import words
 
 MOST_ROWS = 30
+MOST_MARKS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`tone` is one of the stylesheet's colours: good, bad, busy, wait, soft, accent."""
+    """`tone` is one of the stylesheet's colours: good, bad, busy, wait, soft, accent. `now` is what is said of it
+    beside the title, as a text; None: its newest value."""
 
     name: str
     tone: str
     series: Series
     dashed: bool = False
+    bars: bool = False
+    now: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened and may explain a bend: a deploy, a pause, a drain."""
+    """Something that happened and may explain a bend: a deploy, a pause, a drain. `sign` is the letter of its flag."""
 
     at: datetime
     name: str
+    tone: str = "wait"
+    sign: str = ""
+    reason: str | None = None
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
+    """`text` says what the numbers are; `nothing` what it means that there are none."""
+
     id: str
     title: str
     lines: Sequence[Line]
     marks: Sequence[Mark] = ()
+    text: str | None = None
+    nothing: str = "Nothing in this time"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -51,11 +64,19 @@ class Chart:
                     "name": line.name,
                     "tone": line.tone,
                     "dashed": line.dashed,
+                    "bars": line.bars,
+                    "now": line.now or self._text(_newest(line.series)),
                     "values": [_rounded(point.value) for point in line.series.points],
                 }
                 for line in self.lines
             ],
-            "marks": [{"at": int(mark.at.timestamp()), "name": mark.name} for mark in self.marks],
+            "marks": [
+                {"at": int(mark.at.timestamp()), "name": mark.name, "tone": mark.tone, "sign": mark.sign}
+                for mark in self.marks
+            ],
+            "nothing": None
+            if any(point.value for line in self.lines for point in line.series.points)
+            else self.nothing,
         }
 
     @property
@@ -71,6 +92,60 @@ class Chart:
         return words.duration(value) if self.lines[0].series.unit == "seconds" else words.number(value)
 
 
+def _newest(series: Series) -> float | None:
+    return next((point.value for point in reversed(series.points) if point.value is not None), None)
+
+
 def _rounded(value: float | None) -> float | None:
     """Four digits: a chart shows no more, and the page carries hundreds of them."""
     return None if value is None else float(f"{value:.4g}")
+
+
+def marks_of(
+    workers: Sequence[WorkerSeen], changes: Sequence[dict[str, Any]], since: datetime, step: timedelta
+) -> list[Mark]:
+    """Newest first. What started together is one mark. Sessions are forgotten an hour after their end, so that of a time
+    before only those starts are known whose workers have lived until then."""
+    marks = [*_starts(workers, max(step, timedelta(minutes=1))), *map(_change, changes)]
+    newest = sorted((mark for mark in marks if mark.at >= since), key=lambda mark: mark.at, reverse=True)
+    return newest[:MOST_MARKS]
+
+
+CHANGES = {
+    "pause": ("{} paused", "wait", "P"),
+    "resume": ("{} resumed", "good", "R"),
+    "drain_on": ("drain on", "wait", "D"),
+    "drain_off": ("drain off", "good", "O"),
+}
+
+
+def _change(entry: dict[str, Any]) -> Mark:
+    name, tone, sign = CHANGES[entry["action"]]
+    subject = entry["subject"].partition(":")[2]
+    return Mark(entry["at"], name.format(subject), tone, sign, entry["reason"], entry["actor"])
+
+
+def _starts(workers: Sequence[WorkerSeen], together: timedelta) -> list[Mark]:
+    """A version that was not there before is a deploy; one that was, a start."""
+    ordered = sorted((worker for worker in workers if worker.version), key=lambda worker: worker.started_at)
+    groups: list[list[WorkerSeen]] = []
+    for worker in ordered:
+        newest = next((group for group in reversed(groups) if group[0].version == worker.version), None)
+        if newest is not None and worker.started_at - newest[0].started_at <= together:
+            newest.append(worker)
+        else:
+            groups.append([worker])
+    marks = []
+    seen: set[str] = set()
+    for group in groups:
+        version, who = group[0].version, _who(group)
+        if seen and version not in seen:
+            marks.append(Mark(group[0].started_at, f"version {version} deployed: {who}", "accent", "V"))
+        else:
+            marks.append(Mark(group[0].started_at, f"{who} started", "accent", "S"))
+        seen.add(version)
+    return marks
+
+
+def _who(group: Sequence[WorkerSeen]) -> str:
+    return group[0].worker_id if len(group) == 1 else f"{len(group)} workers"

@@ -14,3 +14,10 @@ ORDER BY id DESC;
 SELECT * FROM (SELECT * FROM audit_log WHERE subject = $3 OFFSET 0) own
 WHERE id < $1 AND id >= $2 AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR actor = $5)
 ORDER BY id DESC LIMIT $6;
+
+-- name: of_actions (relaxed)
+-- The newest $3 of each action since $2. As above, along the index of each: entries of these actions are few among many.
+SELECT found.* FROM unnest($1::text[]) AS asked(action) CROSS JOIN LATERAL (
+    SELECT * FROM audit_log WHERE (action, id) < (asked.action, $4::uuid) ORDER BY action DESC, id DESC LIMIT $3) found
+WHERE found.action = asked.action AND found.id >= $2
+ORDER BY found.id DESC;

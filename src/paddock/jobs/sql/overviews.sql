@@ -66,6 +66,14 @@ SELECT s.*, s.expires_at > paddock_now() AS live, coalesce(h.running, 0) AS runn
 FROM sessions s LEFT JOIN held h ON h.session_id = s.id
 ORDER BY s.expires_at > paddock_now() DESC, s.beat_at DESC LIMIT $1;
 
+-- name: retried (relaxed)
+-- Of a kind, what failed for the moment and waits for its next try; the oldest $2 that waits again at all is looked at.
+SELECT count(*) AS n, min(started_at) AS since FROM (
+    SELECT started_at, failure_count + cluster_count AS failures FROM jobs
+    WHERE kind = $1 AND attempt_id IS NULL AND started_at IS NOT NULL AND started_at <= paddock_now()
+    ORDER BY started_at LIMIT $2) again
+WHERE failures > 0;
+
 -- name: kinds_seen (relaxed)
 SELECT k.*, EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND k.name = ANY (s.kinds)) AS offered
 FROM kinds k ORDER BY k.name;

@@ -1,4 +1,5 @@
 // What screen readers are told: the text of [data-announce], the page's summary, when it changed, at most every 10 s.
+// data-announce="…" is told instead of a text that shows times, which change all the time.
 import { whenDrawn } from "./page.js";
 
 const EVERY_MS = 10_000;
@@ -20,7 +21,7 @@ export function announce(text, now = false) {
 
 function summary() {
   const found = document.querySelector("[data-announce]");
-  return found ? found.textContent.trim().replace(/\s+/g, " ") : null;
+  return found ? (found.dataset.announce || found.textContent).trim().replace(/\s+/g, " ") : null;
 }
 
 export function start() {

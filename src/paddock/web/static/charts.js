@@ -44,40 +44,72 @@ export function number(value) {
   return size >= 100 || Number.isInteger(value) ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
+// In the words of words.py.
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
-  if (value < 0.1 && value > 0) return `${Math.round(value * 1000)} ms`;
-  if (value < 60) return `${number(value)} s`;
-  if (value < 3600) return `${number(value / 60)} min`;
-  return value < 86400 ? `${number(value / 3600)} h` : `${number(value / 86400)} d`;
+  if (value === 0) return "0 s";
+  if (value < 0.0995) return `${Math.max(1, Math.round(value * 1000))} ms`;
+  if (value < 9.95) return `${Number(value.toFixed(1))} s`;
+  const whole = Math.round(value);
+  for (const [size, unit, smaller, smallerUnit] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+    if (whole < size) continue;
+    const rest = Math.floor((whole % size) / smaller);
+    return rest ? `${Math.floor(whole / size)} ${unit} ${rest} ${smallerUnit}` : `${Math.floor(whole / size)} ${unit}`;
+  }
+  return `${whole} s`;
 }
 
 const formatter = (unit) => (unit === "seconds" ? seconds : number);
 
-// Pauses, drains, deploys: dashed lines with a small flag at the top.
-function marks(data) {
+// Where an axis may have its lines: whole jobs, and times that people count in.
+const decades = (least, most) => Array.from({ length: most - least + 1 }, (_, n) => [1, 2, 5].map((digit) => digit * 10 ** (least + n))).flat();
+const STEPS = {
+  jobs: decades(0, 9),
+  "jobs/s": decades(-3, 7),
+  seconds: [...decades(-3, -1), 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, ...[1, 2, 5, 10, 20].map((days) => days * 86400)],
+};
+
+// Pauses, drains, deploys: dashed lines, each with a flag of its letter at the top.
+function drawMarks(shown) {
   return (plot) => {
     const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    const side = 12 * ratio;
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = color("wait");
-    ctx.lineWidth = devicePixelRatio;
-    for (const mark of data.marks ?? []) {
+    ctx.lineWidth = ratio;
+    ctx.font = `600 ${9 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    const paper = color("paper");
+    let free = Infinity; // newest first: a flag that would cover a newer one is left out, its line is not
+    for (const mark of shown.data.marks ?? []) {
       const x = Math.round(plot.valToPos(mark.at, "x", true));
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.strokeStyle = ctx.fillStyle = color(mark.tone ?? "wait");
+      ctx.setLineDash([2 * ratio, 3 * ratio]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillRect(x, bbox.top, 5 * devicePixelRatio, 5 * devicePixelRatio);
+      const left = Math.min(Math.max(x - side / 2, bbox.left), bbox.left + bbox.width - side);
+      if (left + side > free) continue;
+      free = left;
+      ctx.fillRect(left, bbox.top, side, side);
+      ctx.fillStyle = paper;
+      ctx.fillText(mark.sign || "•", left + side / 2, bbox.top + side / 2 + ratio / 2);
     }
     ctx.restore();
   };
 }
 
-function tip(data) {
-  const format = formatter(data.unit);
+function tip(shown) {
   let box = null;
+  const line = (text, className) => {
+    const made = document.createElement("div");
+    made.className = className;
+    made.textContent = text;
+    return made;
+  };
   return {
     init: (plot) => {
       box = document.createElement("div");
@@ -87,28 +119,46 @@ function tip(data) {
     },
     setCursor: (plot) => {
       const place = plot.cursor.idx;
-      if (place === null || place === undefined) {
+      const { data } = shown;
+      if (place === null || place === undefined || place >= data.at.length) {
         box.hidden = true;
         return;
       }
-      const at = plot.data[0][place];
-      const width = plot.data[0].length > 1 ? plot.data[0][1] - plot.data[0][0] : 60;
-      const values = data.lines.map((line) => `${line.name} ${format(line.values[place])}`);
-      const near = (data.marks ?? []).filter((mark) => Math.abs(mark.at - at) <= width).map((mark) => mark.name);
-      box.textContent = [exact(new Date(at * 1000)).slice(0, 19), ...values, ...near].join(" · ");
+      const at = data.at[place];
+      const width = data.at.length > 1 ? data.at[1] - data.at[0] : 60;
+      const format = formatter(data.unit);
+      const near = (data.marks ?? []).filter((mark) => mark.at >= at - width && mark.at < at + 2 * width);
+      box.replaceChildren(
+        line(exact(new Date(at * 1000)).slice(0, 19), "at"),
+        ...data.lines.map((one) => line(`${one.name} ${format(one.values[place])}`, `tone-${one.tone}`)),
+        ...near.slice(0, 3).map((mark) => line(mark.name, "mark")),
+      );
       box.hidden = false;
-      const left = plot.cursor.left;
-      const most = plot.over.clientWidth - box.offsetWidth;
-      box.style.left = `${Math.max(0, Math.min(left + 10, most))}px`;
+      const { left } = plot.cursor;
+      const room = plot.over.clientWidth - box.offsetWidth;
+      box.style.left = `${left + 12 <= room ? left + 12 : Math.max(0, left - 12 - box.offsetWidth)}px`;
     },
   };
 }
 
-function options(uPlot, data, width) {
-  const soft = color("soft");
-  const axis = { stroke: soft, font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: color("line"), width: 1 } };
-  const format = formatter(data.unit);
-  const hover = tip(data);
+function lineOf(uPlot, line, place, lines) {
+  const stroke = color(line.tone ?? "accent");
+  if (line.bars) return { label: line.name, stroke, width: 0, fill: stroke, paths: uPlot.paths.bars({ size: [0.9, 14, 2], align: 1 }), points: { show: false } };
+  const filled = !line.dashed && (lines.length === 1 || place === lines.length - 1);
+  // A value between two unknown ones would be no line: it is a dot.
+  const alone = (plot, series) => {
+    const values = plot.data[series];
+    return values.flatMap((value, n) => (value !== null && (values[n - 1] ?? null) === null && (values[n + 1] ?? null) === null ? [n] : []));
+  };
+  return { label: line.name, stroke, width: 1.5, dash: line.dashed ? [4, 3] : undefined, fill: filled ? faded(stroke, 0.08) : undefined, points: { show: true, size: 3, fill: stroke, filter: alone } };
+}
+
+function options(uPlot, shown, width) {
+  const { data } = shown;
+  const axis = { stroke: color("soft"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: color("line"), width: 1 } };
+  const hover = tip(shown);
+  // Of an empty chart only its ground is true: no scale says 0 to 1.
+  const empty = () => !shown.data.lines.some((line) => line.values.some((value) => value > 0));
   return {
     width,
     height: HEIGHT,
@@ -116,33 +166,36 @@ function options(uPlot, data, width) {
     legend: { show: false },
     tzDate: (seconds) => (zone() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     cursor: { sync: { key: "paddock" }, y: false, points: { size: 5 }, drag: { x: false, y: false } },
-    scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.08 : 1] } },
+    scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, size: 24, values: [[86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) },
-      { ...axis, size: 44, values: (_, values) => values.map(format) },
+      { ...axis, grid: { show: false }, size: 24, space: 56, values: [[86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) },
+      { ...axis, size: data.unit === "seconds" ? 54 : 44, space: 28, incrs: STEPS[data.unit], values: (_, values) => values.map((value) => (value > 0 && empty() ? null : formatter(data.unit)(value))) },
     ],
-    series: [
-      {},
-      ...data.lines.map((line, place) => {
-        const stroke = color(line.tone ?? "accent");
-        return { label: line.name, stroke, width: 1.5, dash: line.dashed ? [4, 3] : undefined, fill: place === 0 && !line.dashed ? faded(stroke, 0.08) : undefined, points: { show: false } };
-      }),
-    ],
-    hooks: { init: [hover.init], setCursor: [hover.setCursor], draw: [marks(data)] },
+    series: [{}, ...data.lines.map((line, place) => lineOf(uPlot, line, place, data.lines))],
+    hooks: { init: [hover.init], setCursor: [hover.setCursor], draw: [drawMarks(shown)] },
   };
 }
 
 const rows = (data) => [data.at, ...data.lines.map((line) => line.values)];
+const shape = (data) => JSON.stringify([data.unit, data.lines.map((line) => [line.name, line.tone, line.dashed, line.bars])]);
 
 function draw(uPlot, figure) {
   const text = figure.querySelector('script[type="application/json"]').textContent;
   const known = charts.get(figure);
   if (known?.text === text) return;
-  known?.plot.destroy();
   const data = JSON.parse(text);
+  if (known && shape(known.shown.data) === shape(data)) {
+    // Figures that come later are put into what is there: the pointer stays, and nothing flickers.
+    known.text = text;
+    known.shown.data = data;
+    known.plot.setData(rows(data));
+    return;
+  }
+  known?.plot.destroy();
   const target = figure.querySelector("[data-plot]");
-  const plot = new uPlot(options(uPlot, data, target.clientWidth), rows(data), target);
-  charts.set(figure, { plot, text });
+  const shown = { data };
+  const plot = new uPlot(options(uPlot, shown, target.clientWidth), rows(data), target);
+  charts.set(figure, { plot, text, shown });
 }
 
 function drawAgain(uPlot) {

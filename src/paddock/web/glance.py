@@ -1,0 +1,93 @@
+"""What the overview of an operator shows, read once for all who look at the same time.
+
+It is the same for everybody, it is asked for every few seconds by every open page, and none of it is younger than
+the last pass over the figures: so each reading is remembered for a second. `glances(request)` is the app's one.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from paddock.api import auditing
+from paddock.db.pool import Database
+from paddock.jobs import overviews, reading
+from paddock.jobs.events import DELIVERY_KIND
+from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
+from paddock.jobs.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
+
+REMEMBERED_SECONDS = 1.0
+HOUR = timedelta(hours=1)
+MARKED = ("pause", "resume", "drain_on", "drain_off")
+MOST_CHANGES = 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    now: datetime
+    counted_to: datetime | None
+    counts: Counts
+    kinds: list[KindSeen]
+    workers: list[WorkerSeen]
+    errors: list[ErrorGroup]
+    retried_deliveries: int
+    retried_since: datetime | None
+
+
+class Glances:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._trends = Trends(db)
+        self._kept: dict[str, tuple[float, Any]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def _shared(self, key: str, read: Callable[[], Awaitable[T]]) -> T:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            at, found = self._kept.get(key, (float("-inf"), None))
+            if time.monotonic() - at >= REMEMBERED_SECONDS:
+                found = await read()
+                self._kept[key] = time.monotonic(), found
+            kept: T = found
+            return kept
+
+    async def now(self) -> Glance:
+        return await self._shared("now", self._now)
+
+    async def errors(self, name: str) -> list[ErrorGroup]:
+        return await self._shared(f"errors {name}", lambda: error_groups(self._db, RANGES[name].length))
+
+    async def trend(self, name: str) -> Trend:
+        return await self._trends.read(name)
+
+    async def changes(self, name: str, since: datetime) -> list[dict[str, Any]]:
+        """Pauses, resumes and drains, newest first."""
+        return await self._shared(
+            f"changes {name}", lambda: auditing.of_actions(self._db, MARKED, since=since, limit=MOST_CHANGES)
+        )
+
+    async def _now(self) -> Glance:
+        at, counted_to = await progress(self._db)
+        retried, retried_since = await overviews.retried(self._db, DELIVERY_KIND)
+        return Glance(
+            now=at,
+            counted_to=counted_to,
+            counts=await reading.counts(self._db),
+            kinds=await reading.kinds(self._db),
+            workers=await reading.workers(self._db),
+            errors=await self.errors("1h"),
+            retried_deliveries=retried,
+            retried_since=retried_since,
+        )
+
+
+def glances(request: Request) -> Glances:
+    state = request.app.state
+    found: Glances | None = getattr(state, "glances", None)
+    if found is None:
+        found = state.glances = Glances(state.plane.core.db)
+    return found
