@@ -179,9 +179,7 @@ class Paddock(RuleBasedStateMachine):
     def run_now(self, pick: int) -> None:
         self.run(self.play.run_now(self.job(pick)))
 
-    @rule(
-        what=st.sampled_from(["drain", "pause", "quiet", "hooks"]), kind=KIND, pick=PICK, on=st.sampled_from([1, 0, 0])
-    )
+    @rule(what=st.sampled_from(["drain", "pause", "quiet", "hooks"]), kind=KIND, pick=PICK, on=st.sampled_from([1, 0]))
     def operate(self, what: str, kind: str, pick: int, on: int) -> None:
         if what == "drain":
             self.run(self.play.drain(bool(on)))
