@@ -151,7 +151,18 @@ def back(request: Request, path: str, said: str | None = None) -> Response:
 async def field(request: Request, name: str) -> str:
     """A text of the form; empty when it is missing."""
     value = (await request.form()).get(name)
-    return value.strip() if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) else ""
+
+
+async def fields(request: Request, name: str) -> list[str]:
+    """All texts of that name, as boxes that were ticked send them."""
+    given = [_clean(value) for value in (await request.form()).getlist(name) if isinstance(value, str)]
+    return [value for value in given if value]
+
+
+def _clean(text: str) -> str:
+    """Without NUL, which PostgreSQL cannot store."""
+    return text.replace("\0", "").strip()
 
 
 def plane_of(request: Request) -> Plane:

@@ -124,12 +124,21 @@ def check_url(url: str, *, allow_private: bool) -> None:
         raise invalid_field("url", "This is not a URL.") from None
     if not url.isascii() or not url.isprintable() or " " in url or not host:
         raise invalid_field("url", "This is not a URL.")
+    if not allow_private and _is_private(host):
+        raise _private()
     if parts.scheme != "https" and not (allow_private and parts.scheme == "http"):
         raise invalid_field("url", "It must begin with https://.")
     if parts.username is not None or parts.password is not None:
         raise invalid_field("url", "It may not hold a user name or password; check the signature instead.")
-    if not allow_private and _is_private(host):
-        raise invalid_field("url", "It may not lead into a private network.")
+
+
+def _private() -> ApiError:
+    refusal = invalid_field("url", "It may not lead into a private network.")
+    refusal.hint = (
+        "Use a public receiver, or set PADDOCK_WEBHOOK_ALLOW_PRIVATE=true if everybody who may register webhooks"
+        " may reach your network."
+    )
+    return refusal
 
 
 def _is_private(host: str) -> bool:

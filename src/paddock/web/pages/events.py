@@ -1,17 +1,22 @@
 """Facts, newest first, and who was told of one."""
 
+from typing import Any
+from uuid import UUID
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api import facts
-from paddock.api.errors import not_found
-from paddock.api.ids import path_id
+from paddock.api.errors import ApiError, not_found
+from paddock.api.ids import optional_id, path_id
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.tokens import Caller
-from paddock.web.frame import back, form, page, plane_of, render
+from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.words import plural
 
 PAGE_LENGTH = 50
+FILTERS = {"type": "Type", "subject": "Subject"}
 
 
 def routes() -> list[Route]:
@@ -23,28 +28,70 @@ def routes() -> list[Route]:
 
 
 async def show(request: Request, caller: Caller) -> Response:
-    asked = {name: request.query_params.get(name) or None for name in ("type", "subject")}
-    before = read_place(request.query_params.get("cursor") or None)
-    found = await facts.events_page(plane_of(request).core.db, caller.scope, before=before, limit=PAGE_LENGTH, **asked)
+    db = plane_of(request).core.db
+    asked = {name: (request.query_params.get(name) or "").strip()[:500] or None for name in FILTERS}
+    cursor = request.query_params.get("cursor") or None
+    found = await facts.events_page(db, caller.scope, before=read_place(cursor), limit=PAGE_LENGTH, **asked)
+    told = await facts.told(db, caller, [event["id"] for event in found])
     return await render(
-        request, caller, "events.html", events=found, asked=asked, next_cursor=next_cursor(found, PAGE_LENGTH)
+        request,
+        caller,
+        "events.html",
+        events=found,
+        told=told,
+        filters=FILTERS,
+        asked=asked,
+        cursor=cursor,
+        next_cursor=next_cursor(found, PAGE_LENGTH),
     )
 
 
 async def show_one(request: Request, caller: Caller) -> Response:
-    db = plane_of(request).core.db
-    event = await facts.event(db, caller, path_id(request.path_params["event_id"], "event"))
-    if event is None:
-        raise not_found("event")
-    deliveries = await facts.deliveries(db, caller, event["id"])
-    return await render(request, caller, "event.html", event=event, deliveries=deliveries)
+    event = await _event(request, caller)
+    deliveries = await facts.deliveries(plane_of(request).core.db, caller, event["id"])
+    return await render(
+        request,
+        caller,
+        "event.html",
+        event=event,
+        deliveries=deliveries,
+        newest={delivery["job_id"] for delivery in newest_of(deliveries).values()},
+        failed=failed_now(deliveries),
+    )
+
+
+def newest_of(deliveries: list[dict[str, Any]]) -> dict[UUID, dict[str, Any]]:
+    """The last word on each webhook; the list is newest first."""
+    newest: dict[UUID, dict[str, Any]] = {}
+    for delivery in deliveries:
+        newest.setdefault(delivery["webhook_id"], delivery)
+    return newest
+
+
+def failed_now(deliveries: list[dict[str, Any]]) -> list[UUID]:
+    """The active webhooks that were not told after all."""
+    newest = newest_of(deliveries)
+    return [id for id, delivery in newest.items() if delivery["status"] == "failed" and delivery["active"]]
 
 
 async def redeliver(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
-    event = await facts.event(plane.core.db, caller, path_id(request.path_params["event_id"], "event"))
-    if event is None:
+    event = await _event(request, caller)
+    named = optional_id(await field(request, "webhook_id") or None, "webhook_id")
+    if named is not None:
+        webhooks = [named]
+    else:
+        webhooks = failed_now(await facts.deliveries(plane.core.db, caller, event["id"]))
+        if not webhooks:
+            raise ApiError(409, "nothing_failed", "No delivery of this event is failed any more.")
+    jobs = await facts.redeliver(plane.core, caller, event["id"], webhooks, None)
+    verb = "is" if len(jobs) == 1 else "are"
+    return back(request, f"/events/{event['id']}", f"{plural(len(jobs), 'webhook')} {verb} told again.")
+
+
+async def _event(request: Request, caller: Caller) -> dict[str, Any]:
+    id = path_id(request.path_params["event_id"], "event")
+    found = await facts.event(plane_of(request).core.db, caller, id)
+    if found is None:
         raise not_found("event")
-    jobs = await facts.redeliver(plane.core, caller, event["id"], None, None)
-    told = "One webhook is" if len(jobs) == 1 else f"{len(jobs)} webhooks are"
-    return back(request, f"/events/{event['id']}", f"{told} told again.")
+    return found

@@ -1,33 +1,79 @@
-"""Drain mode, settings of the whole installation, and for admins the tokens."""
+"""Drain mode, settings of the whole installation, what this process was started with, and what `paddock doctor` finds."""
 
+import time
+from dataclasses import asdict
+from typing import Any
+
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paddock.api import global_config
-from paddock.api.errors import not_found
-from paddock.api.ids import path_id
+from paddock import doctor
+from paddock.api import global_config, signin
+from paddock.api.errors import ApiError
+from paddock.api.global_config import SETTINGS
 from paddock.api.tokens import Caller
+from paddock.config import PREFIX, TABLES
 from paddock.web import standing
 from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.pages import tokens
 
-MOST_TOKENS = 200
+LEVELS = ("broken", "warning", "ok")
+# Where to look on, for a finding of `paddock doctor`.
+PLACES = {
+    "workers": ("/workers", "Workers"),
+    "kinds": ("/kinds", "Kinds"),
+    "schedules": ("/schedules", "Schedules"),
+    "drain": ("/settings", "Drain mode"),
+    "backlog": ("/jobs?status=pending", "Waiting jobs"),
+    "object store": ("/settings/config", "Configuration"),
+}
 
 
 def routes() -> list[Route]:
     return [
         page("/settings", show),
+        form("/settings/link", make_link),
         form("/settings/drain", drain),
         form("/settings/config", change),
-        form("/settings/tokens/{token_id}/revoke", revoke),
+        page("/settings/config", show_config),
+        page("/settings/doctor", show_doctor),
+        *tokens.routes(),
     ]
 
 
 async def show(request: Request, caller: Caller) -> Response:
-    plane = plane_of(request)
-    tokens = await plane.tokens.page(None, MOST_TOKENS) if caller.role == "admin" else None
-    config = await global_config.read(plane.core.db)
-    return await render(request, caller, "settings.html", config=config, tokens=tokens)
+    return await _show(request, caller)
+
+
+async def _show(
+    request: Request, caller: Caller, *, link: str | None = None, wrong: tuple[str, str, str] | None = None
+) -> Response:
+    """`wrong`: the setting that was refused, what it should have been, and why not."""
+    db = plane_of(request).core.db
+    installation = await global_config.read(db) if caller.operator else {}
+    return await render(
+        request,
+        caller,
+        "settings.html",
+        status=200 if wrong is None else 422,
+        installation={name: {**setting, **_input(name)} for name, setting in installation.items()},
+        link=link,
+        wrong=wrong,
+    )
+
+
+def _input(name: str) -> dict[str, Any]:
+    """How a setting is typed: as text, as a number, or as JSON."""
+    schema = SETTINGS[name].type.json_schema()
+    typed = {"string": "text", "integer": "number", "number": "number", "boolean": "switch"}
+    return {"input": typed.get(str(schema.get("type")), "json"), "most": schema.get("maxLength", 10_000)}
+
+
+async def make_link(request: Request, caller: Caller) -> Response:
+    code = await signin.create_link(plane_of(request).tokens, caller.token_id)
+    return await _show(request, caller, link=signin.own_address(request) + signin.link_path(code))
 
 
 async def drain(request: Request, caller: Caller) -> Response:
@@ -41,19 +87,61 @@ async def drain(request: Request, caller: Caller) -> Response:
 
 async def change(request: Request, caller: Caller) -> Response:
     """One setting at a time; an empty text is the default again."""
-    name, value = await field(request, "name"), await field(request, "value")
+    name, text = await field(request, "name"), await field(request, "value")
     reason = await field(request, "reason") or None
-    await global_config.write(plane_of(request).core.db, {name: value or None}, actor=caller.actor, reason=reason)
+    try:
+        value = _value(name, text)
+        await global_config.write(plane_of(request).core.db, {name: value}, actor=caller.actor, reason=reason)
+    except ApiError as error:
+        if name not in SETTINGS:
+            raise
+        return await _show(request, caller, wrong=(name, text, error.details["fields"][0]["message"]))
     standing.forget(request)
-    return back(request, "/settings", f"{name} is changed." if value else f"{name} has its default again.")
+    return back(request, "/settings", f"{name} is changed." if text else f"{name} has its default again.")
 
 
-async def revoke(request: Request, caller: Caller) -> Response:
-    revoked = await plane_of(request).tokens.revoke(
-        path_id(request.path_params["token_id"], "token"),
-        actor=caller.actor,
-        reason=await field(request, "reason") or None,
+def _value(name: str, text: str) -> Any:
+    if not text:
+        return None
+    if name not in SETTINGS or _input(name)["input"] == "text":
+        return text
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text  # its type says what is wrong with it
+
+
+async def show_config(request: Request, caller: Caller) -> Response:
+    explained = {item.name: item for item in plane_of(request).config.explain()}
+    groups = {table: [explained[name] for name in names] for table, names in TABLES.items()}
+    set_here = [item for item in explained.values() if item.source != "default"]
+    only_set = request.query_params.get("only") == "set"
+    if only_set:
+        groups = {table: [item for item in items if item in set_here] for table, items in groups.items()}
+    return await render(
+        request,
+        caller,
+        "config.html",
+        groups={table: items for table, items in groups.items() if items},
+        count=len(explained),
+        set_count=len(set_here),
+        only_set=only_set,
+        prefix=PREFIX,
     )
-    if revoked is None:
-        raise not_found("token")
-    return back(request, "/settings", f"The token {revoked['name']} works no more.")
+
+
+async def show_doctor(request: Request, caller: Caller) -> Response:
+    plane = plane_of(request)
+    began = time.monotonic()
+    found = await doctor.server_checks(plane.core, plane.config)
+    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    counts = {level: sum(finding.level == level for finding in found) for level in LEVELS}
+    return await render(
+        request,
+        caller,
+        "doctor.html",
+        findings=[asdict(finding) for finding in found],
+        counts=counts,
+        places=PLACES,
+        took=time.monotonic() - began,
+    )
