@@ -33,16 +33,17 @@ class Range:
     """`width` is that of the buckets in seconds, `step` that of what is shown, a multiple of it."""
 
     name: str
+    words: str
     length: timedelta
     width: int
     step: timedelta
 
 
 RANGES: Mapping[str, Range] = {
-    "15m": Range("15 min", timedelta(minutes=15), 10, timedelta(seconds=10)),
-    "1h": Range("1 h", timedelta(hours=1), 10, timedelta(seconds=10)),
-    "24h": Range("24 h", timedelta(hours=24), 60, timedelta(minutes=5)),
-    "7d": Range("7 d", timedelta(days=7), 600, timedelta(minutes=30)),
+    "15m": Range("15 min", "15 minutes", timedelta(minutes=15), 10, timedelta(seconds=10)),
+    "1h": Range("1 h", "hour", timedelta(hours=1), 10, timedelta(seconds=10)),
+    "24h": Range("24 h", "24 hours", timedelta(hours=24), 60, timedelta(minutes=5)),
+    "7d": Range("7 d", "7 days", timedelta(days=7), 600, timedelta(minutes=30)),
 }
 
 
@@ -112,7 +113,7 @@ class Trends:
     async def _read(self, asked: Range, known: _Known) -> Trend:
         now, counted_to = await progress(self._db)
         until = _floor(now, timedelta(seconds=asked.width))
-        since = _floor(until, asked.step) - asked.length
+        since = _floor(until, asked.step) + asked.step - asked.length  # the step before is being pruned
         if known.settled is None or not since <= known.settled <= now:
             known.steps, known.settled = {}, since
         await self._look(asked, known, until)

@@ -116,7 +116,7 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
         Chart(
             "running", "Running", [Line("running", "busy", series["running"])], marks, "jobs", "Nothing ran for long"
         ),
-        Chart("wait", "Wait", lines("wait", "wait"), marks, "due to start", "No job ended in this time"),
+        Chart("wait", "Wait", lines("wait", "wait"), marks, "to start", "No job ended in this time"),
         Chart("duration", "Duration", lines("duration", "busy"), marks, "of running", "No job ended in this time"),
         Chart(
             "failures",

@@ -59,6 +59,12 @@ export function seconds(value) {
   return `${whole} s`;
 }
 
+// For an axis, which has room for one unit: 1.5 min.
+function shortSeconds(value) {
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => value >= size) ?? [1, "s"];
+  return size === 1 ? seconds(value) : `${Number((value / size).toFixed(1))} ${unit}`;
+}
+
 const formatter = (unit) => (unit === "seconds" ? seconds : number);
 
 // Where an axis may have its lines: whole jobs, and times that people count in.
@@ -162,14 +168,14 @@ function options(uPlot, shown, width) {
   return {
     width,
     height: HEIGHT,
-    padding: [6, 4, 0, 0],
+    padding: [6, 14, 0, 0],
     legend: { show: false },
     tzDate: (seconds) => (zone() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     cursor: { sync: { key: "paddock" }, y: false, points: { size: 5 }, drag: { x: false, y: false } },
     scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
       { ...axis, grid: { show: false }, size: 24, space: 56, values: [[86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) },
-      { ...axis, size: data.unit === "seconds" ? 54 : 44, space: 28, incrs: STEPS[data.unit], values: (_, values) => values.map((value) => (value > 0 && empty() ? null : formatter(data.unit)(value))) },
+      { ...axis, size: 50, space: 22, incrs: STEPS[data.unit], values: (_, values) => values.map((value) => (value > 0 && empty() ? null : data.unit === "seconds" ? shortSeconds(value) : number(value))) },
     ],
     series: [{}, ...data.lines.map((line, place) => lineOf(uPlot, line, place, data.lines))],
     hooks: { init: [hover.init], setCursor: [hover.setCursor], draw: [drawMarks(shown)] },
