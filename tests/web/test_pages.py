@@ -75,6 +75,7 @@ async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_an
 
         await page.goto(f"{url}/jobs/{failed}")
         await page.click("text=Run it again as a new job")
+        await page.click("#confirm button[value=yes]")
         await page.wait_for_selector(".sentence .is-pending")
         overflow = await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
         assert not overflow, "a page must fit 400 px"

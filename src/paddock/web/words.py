@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 from markupsafe import Markup, escape
@@ -143,6 +144,16 @@ def _timed(text: str) -> Markup:
     )
 
 
+def told(text: str | None) -> str:
+    """The same where no markup may stand: a title, an aria-label."""
+    return TIME.sub(lambda found: exact(found[1]), text or "")
+
+
+def wall(at: datetime | None, zone: str) -> str:
+    """The wall clock of a zone: 'Mon 2026-11-16 02:30 CET'."""
+    return "" if at is None else f"{at.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}".replace(":00 ", " ", 1)
+
+
 def right(head: str) -> tuple[str, str]:
     """The head of a column of numbers, for ui.table."""
     return head, "right"
@@ -167,4 +178,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "short_id": short_id,
     "size": size,
     "status_word": status_word,
+    "wall": wall,
+    "told": told,
 }

@@ -1,18 +1,28 @@
 """One job: what it is, where it stands, what happened to it, what can be done."""
 
-import orjson
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from paddock.api.edge import root_of
 from paddock.api.errors import ApiError
-from paddock.api.job_json import job_json
-from paddock.api.pagination import encode
+from paddock.api.job_json import masked
+from paddock.api.plane import Plane
 from paddock.api.routes.jobs import visible_job
+from paddock.api.routes.submitting import check_engine_role
 from paddock.api.tokens import Caller
-from paddock.jobs import logs, reading
-from paddock.web.frame import back, field, form, page, plane_of, render
-from paddock.why import explain
+from paddock.jobs import grouping, logs, reading
+from paddock.jobs.model import Group, Job
+from paddock.jobs.overviews import SQL as OVERVIEWS
+from paddock.jobs.overviews import Entry
+from paddock.web import job_actions, job_log, job_words, timeline
+from paddock.web.frame import back, field, form, page, plane_of, regions, render
+from paddock.web.progress import progress_of
 
 LOG_BYTES = 64 * 1024
 
@@ -20,6 +30,7 @@ LOG_BYTES = 64 * 1024
 def routes() -> list[Route]:
     return [
         page("/jobs/{job_id}", show),
+        page("/jobs/{job_id}/log", download_log),
         form("/jobs/{job_id}/cancel", cancel),
         form("/jobs/{job_id}/retry", retry),
         form("/jobs/{job_id}/run-now", run_now),
@@ -27,20 +38,102 @@ def routes() -> list[Route]:
 
 
 async def show(request: Request, caller: Caller) -> Response:
-    plane = plane_of(request)
+    plane, asked = plane_of(request), regions(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
-    shown = orjson.loads(encode(job_json(job, plane.core.kinds)))
-    timeline = orjson.loads(encode(await reading.timeline(plane.core.db, job.id)))
-    log = await logs.tail(plane.core.db, job.id, limit_bytes=LOG_BYTES)
+    entries = await reading.timeline_of(plane.core.db, job)
+    if asked == {"lines"}:
+        after = request.query_params.get("after") or None
+        return await render(request, caller, "job.html", job=job, log=await _log(plane, job, entries, after))
+    now = datetime.now(UTC) if job.ended else await plane.core.db.fetchval(OVERVIEWS["clock"])
+    standing = await job_words.standing(request, caller, job, entries, now)
+    related = await _related(plane, caller, job)
     return await render(
         request,
         caller,
         "job.html",
         job=job,
-        shown=shown,
-        why=explain(shown, timeline),
-        log="".join(chunk.lines for chunk in log.chunks),
+        shown=standing.shown,
+        sentence=job_words.sentence(standing.why.sentence, job, now),
+        looks_again=job_words.looks_again(job, now),
+        trouble=job_words.trouble(standing),
+        steps=job_words.steps(entries, standing.why, job),
+        drawing=timeline.draw(job, entries, now, related.cleanup),
+        totals=timeline.totals(job, now),
+        progress=progress_of(job, now),
+        related=related,
+        group=await _group(plane, caller, job),
+        can=job_actions.possible(plane, caller, job, drained=standing.drained, now=now),
+        commands=job_actions.as_commands(plane, caller, job, standing.shown["payload"], _server(request)),
+        result=masked(job.result),
+        log=None if asked else await _log(plane, job, entries),
     )
+
+
+def _server(request: Request) -> str:
+    """The address that people reach us by."""
+    public = plane_of(request).config.public_url
+    return (public or str(request.base_url).rstrip("/") + root_of(request.scope)).rstrip("/")
+
+
+# What belongs to it
+
+
+async def _related(plane: Plane, caller: Caller, job: Job) -> reading.Related:
+    found = await reading.related(plane.core.db, job)
+
+    def seen(one: reading.Relative | None) -> reading.Relative | None:
+        return one if one is not None and caller.sees(one.owner) else None
+
+    return replace(
+        found,
+        parent=seen(found.parent),
+        follow_ups=[one for one in found.follow_ups if caller.sees(one.owner)],
+        retry_of=seen(found.retry_of),
+        retried_by=seen(found.retried_by),
+        cleanup=seen(found.cleanup),
+        cleanup_of=seen(found.cleanup_of),
+    )
+
+
+async def _group(plane: Plane, caller: Caller, job: Job) -> Group | None:
+    if job.group_id is None:
+        return None
+    row = await plane.core.db.fetchrow(grouping.SQL["group"], job.group_id)
+    return grouping.group_of(row) if row is not None and caller.sees(row["owner"]) else None
+
+
+# The log
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    parts: Sequence[job_log.Part]
+    after: str | None
+    cut: bool
+
+
+async def _log(plane: Plane, job: Job, entries: Sequence[Entry], after: str | None = None) -> Log:
+    tail = await logs.tail(plane.core.db, job.id, after, LOG_BYTES)
+    workers: dict[UUID, str] = {
+        entry.attempt_id: entry.worker for entry in entries if entry.attempt_id is not None and entry.worker
+    }
+    for attempt in (job.attempt_id, job.ended_by):
+        if attempt is not None and job.claimed_by is not None:
+            workers.setdefault(attempt, job.claimed_by)
+    return Log(job_log.parts(tail.chunks, workers), tail.after, tail.cut)
+
+
+async def download_log(request: Request, caller: Caller) -> Response:
+    """All that is kept of it, as it was written."""
+    plane = plane_of(request)
+    job = await visible_job(plane, caller, request.path_params["job_id"])
+    tail = await logs.tail(plane.core.db, job.id)
+    text = "".join(chunk.lines if chunk.lines.endswith("\n") else f"{chunk.lines}\n" for chunk in tail.chunks)
+    headers = {"content-disposition": f'attachment; filename="{job.id}.log"', "cache-control": "no-store"}
+    return PlainTextResponse(text, headers=headers)
+
+
+# What people do
 
 
 async def cancel(request: Request, caller: Caller) -> Response:
@@ -49,7 +142,7 @@ async def cancel(request: Request, caller: Caller) -> Response:
     reason = await field(request, "reason") or "from the dashboard"
     verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
     if verdict == "finished":
-        raise ApiError(409, "already_finished", "The job had ended already.")
+        raise ApiError(409, "already_finished", "The job had ended already; nothing was cancelled.")
     if verdict == "cleanup":
         raise ApiError(409, "cleanup_not_cancellable", "A cleanup is not cancelled; it ends by itself.")
     return back(request, f"/jobs/{job.id}", "The job was cancelled.")
@@ -58,6 +151,8 @@ async def cancel(request: Request, caller: Caller) -> Response:
 async def retry(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
+    if not caller.operator:
+        check_engine_role(caller, job.role)  # it may have been taken from them since
     reason = await field(request, "reason") or "from the dashboard"
     new = await plane.core.retry(job.id, actor=caller.actor, reason=reason)
     return back(request, f"/jobs/{new.id}", "This is the new job; the one before stays as it was.")

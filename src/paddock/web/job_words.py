@@ -1,0 +1,227 @@
+"""What a page says about one job: where it stands, what went wrong and what to do, what happened, in that order.
+
+The words are those of `paddock why`. What a terminal is told to type, the page offers as a button: it says that instead.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from markupsafe import Markup
+from starlette.requests import Request
+
+from paddock.api.job_json import job_json
+from paddock.api.pagination import encode
+from paddock.api.plane import Plane
+from paddock.api.tokens import Caller
+from paddock.jobs import reading
+from paddock.jobs.model import Job
+from paddock.jobs.overviews import Entry, KindSeen
+from paddock.web import timeline
+from paddock.web.frame import plane_of
+from paddock.web.standing import standing_of
+from paddock.web.words import duration, prose
+from paddock.why import SILENT, Explanation, explain, span
+
+LONG, SHORTENED = 420, 260
+# How soon a page looks again although nothing was told: what it says about a wait or a silent worker grows old.
+LOOK_AGAIN = timedelta(seconds=15)
+LIVE_TIME = Markup('<time datetime="{}" data-time="{}">{}</time>')
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The job as the API shows it, and what `paddock why` says of it."""
+
+    shown: Mapping[str, Any]
+    why: Explanation
+    drained: bool
+
+
+async def standing(request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime) -> Standing:
+    plane = plane_of(request)
+    shown = _plain(job_json(job, plane.core.kinds))
+    drained = (await standing_of(request)).drained
+    kinds: list[Mapping[str, Any]] | None = None
+    workers: list[Mapping[str, Any]] | None = None
+    if job.status in ("pending", "submitted"):
+        seen = await reading.kinds(plane.core.db)
+        kinds = [_kind_facts(kind, caller) for kind in seen if kind.name == job.kind]
+        if caller.operator:
+            workers = _plain(await reading.workers(plane.core.db))
+    elif (beat := _last_beat(plane, job)) is not None and now - beat > SILENT:
+        workers = [{"session": str(job.session_id), "beat_at": beat, "kinds": []}]
+    told = _plain([entry.to_json() for entry in entries])
+    # Its report has a place of its own on the page.
+    facts = {**shown, "report": None}
+    return Standing(shown, explain(facts, told, kinds, workers, {"drain": {"enabled": drained}}, now=now), drained)
+
+
+def _plain(value: Any) -> Any:
+    return orjson.loads(encode(value))
+
+
+def _kind_facts(kind: KindSeen, caller: Caller) -> dict[str, Any]:
+    """What `why` asks about a kind; who paused it and how much of it waits tells of others, so not to everybody."""
+    facts: dict[str, Any] = {
+        "name": kind.name,
+        "paused": kind.paused,
+        "offered": kind.offered,
+        "internal": kind.internal,
+        "retry": {"limit": kind.failure_limit},
+    }
+    if caller.operator:
+        facts |= {
+            "paused_by": kind.paused_by,
+            "pause_reason": kind.pause_reason,
+            "serial": kind.serial,
+            "pending": kind.pending,
+            "claimed": kind.claimed,
+        }
+    return facts
+
+
+def _last_beat(plane: Plane, job: Job) -> datetime | None:
+    """Each beat renews the lease by its whole length, so the end of the lease tells when the last one was."""
+    if job.attempt_id is None or job.visible_at is None:
+        return None
+    return job.visible_at - plane.core.settings.lease
+
+
+def sentence(text: str, job: Job, now: datetime) -> Markup:
+    """With times that go on counting, and the error's own words kept apart: they may be long, or right to left."""
+    living: dict[str, Markup] = {}
+    for word, at in (("for", job.claimed_at), ("for", job.submitted_at), ("due for", job.due_at)):
+        if at is not None and not job.ended:
+            length = span(now - at)
+            living[f"{word} {length}"] = Markup("{} {}").format(word, LIVE_TIME.format(at.isoformat(), "since", length))
+    if job.due_at is not None and job.due_at > now:
+        living[f"(in {span(job.due_at - now)})"] = Markup("({})").format(
+            LIVE_TIME.format(job.due_at.isoformat(), "ago", f"in {span(job.due_at - now)}")
+        )
+    message = str(job.error_message or "").strip()
+    if message:
+        living[message] = clamped(message)
+    return _with(text, living)
+
+
+def _with(text: str, living: Mapping[str, Markup]) -> Markup:
+    for needle, instead in living.items():
+        before, found, after = text.partition(needle)
+        if found:
+            rest = {other: markup for other, markup in living.items() if other != needle}
+            return _with(before, rest) + instead + _with(after, rest)
+    return prose(text)
+
+
+def clamped(message: str) -> Markup:
+    if len(message) <= LONG:
+        return Markup("<bdi>{}</bdi>").format(prose(message))
+    return Markup(
+        '<details class="clamp"><summary><bdi class="short">{}…</bdi><span class="more"></span></summary>'
+        "<bdi>{}</bdi></details>"
+    ).format(prose(message[:SHORTENED].rstrip()), prose(message))
+
+
+def looks_again(job: Job, now: datetime) -> int | None:
+    """After so many seconds the page asks, though nothing may have been told of."""
+    if job.ended:
+        return None
+    if job.attempt_id is not None:
+        quiet_at = (job.visible_at or now) - SILENT
+        wait = max(LOOK_AGAIN, quiet_at - now)
+    elif job.due_at is not None and job.due_at > now:
+        wait = job.due_at - now + timedelta(seconds=1)
+    else:
+        wait = max(LOOK_AGAIN, (now - job.created_at) / 10)
+    return int(min(wait, timedelta(hours=1)).total_seconds())
+
+
+# What went wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The last failure with its evidence, what to do, and those before. `message` only if the sentence lacks it."""
+
+    last: Mapping[str, Any] | None
+    message: Markup | None
+    code: str | None
+    attempt: int
+    what_to_do: Sequence[str]
+    earlier: Sequence[Mapping[str, Any]]
+    serious: bool
+
+
+def trouble(at: Standing) -> Trouble | None:
+    job, errors = at.shown, list(at.shown["errors"])
+    failing = job["status"] == "failed" or (job["status"] in ("pending", "submitted") and bool(job["error_code"]))
+    last = errors.pop() if failing and errors else None
+    advice = [] if job["status"] == "claimed" and not _silent(at) else _advice(at.why)
+    if not (last or errors or advice or failing):
+        return None
+    message = str(job["error_message"] or "").strip()
+    return Trouble(
+        last,
+        clamped(message) if failing and message and message not in at.why.sentence else None,
+        job["error_code"] if failing else None,
+        job["attempt_count"] - (0 if job["status"] == "failed" else 1),
+        advice,
+        errors[::-1],
+        failing,
+    )
+
+
+def _silent(at: Standing) -> bool:
+    return "last heard of" in at.why.sentence
+
+
+# What `why` tells a terminal to type, and where on this page it is.
+HERE = (
+    (re.compile(r"`paddock jobs run-now [\w-]+`"), "“Run now”"),
+    (re.compile(r"`paddock jobs cancel [\w-]+`"), "“Cancel this job”"),
+    (re.compile(r"`paddock jobs logs [\w-]+`"), "The log below"),
+    (re.compile(r"is in `paddock jobs show -o json`"), "is below"),
+)
+
+
+def _advice(why: Explanation) -> list[str]:
+    # Whether it can be retried the heading says, with the button.
+    told = [text for text in why.what_to_do if not text.startswith(("`paddock jobs retry ", "It was retried already"))]
+    for command, here in HERE:
+        told = [command.sub(here, text) for text in told]
+    return told
+
+
+# What happened
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    at: datetime
+    event: str
+    text: Markup
+    ran: str | None
+    until: datetime | None
+    symbol: str
+    tone: str
+
+
+def steps(entries: Sequence[Entry], why: Explanation, job: Job) -> list[Step]:
+    begun = {entry.claimed_at: entry.worker for entry in entries if entry.from_status == "claimed" and entry.worker}
+    return [_step(entry, told.text, job, begun.get(entry.at)) for entry, told in zip(entries, why.steps, strict=True)]
+
+
+def _step(entry: Entry, text: str, job: Job, worker: str | None) -> Step:
+    symbol, tone, _ = {**timeline.ENDINGS, **timeline.POINTS}.get(entry.event, ("dot", "quiet", ""))
+    ran = None
+    if entry.from_status == "claimed" and entry.claimed_at is not None:
+        ran = duration(entry.at - entry.claimed_at)
+    if entry.event == "claimed" and entry.worker is None and worker is not None:
+        text = f"taken by {worker}"  # a first turn's row tells of it only at its end
+    if entry.event == "failed":  # its message is the page's first sentence
+        text = f"failed on {entry.worker or 'a worker'} [{job.error_code}]"
+    return Step(entry.at, entry.event, clamped(text), ran, entry.until, symbol, tone)
