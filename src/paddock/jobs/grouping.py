@@ -5,6 +5,7 @@ its kind under a savepoint. If the hook raises, the end stands, `hook_due` stays
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -15,6 +16,7 @@ import structlog
 
 from paddock.db.pool import DEADLOCKS, Database, Transaction, statements
 from paddock.jobs.errors import Refused
+from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Group, GroupId, JsonObject
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 SQL = statements("paddock.jobs.sql", "groups.sql")
 log = structlog.get_logger()
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+MOST_COUNTED = 10_000
 
 
 async def create(tx: Transaction, kind: str, owner: str, data: JsonObject | None = None) -> GroupId:
@@ -96,9 +100,36 @@ async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
     return True
 
 
-async def page(db: Database, owner: str | None, *, before: UUID | None = None, limit: int = 100) -> list[Group]:
-    """Newest first; those of one owner, or everybody's."""
-    return [group_of(row) for row in await db.fetch(SQL["groups_page"], before, owner, limit)]
+async def get(db: Database, id: UUID) -> Group | None:
+    row = await db.fetchrow(SQL["group"], id)
+    return None if row is None else group_of(row)
+
+
+async def open_page(db: Database, owner: str | None, *, before: UUID | None = None, limit: int = 100) -> list[Group]:
+    """Those not ended, newest first; of one owner, or everybody's."""
+    common = (before or GREATEST_ID, limit)
+    if owner is None:
+        rows = await db.fetch(SQL["open_groups"], *common)
+    else:
+        rows = await db.fetch(SQL["open_groups_of_owner"], *common, owner)
+    return [group_of(row) for row in rows]
+
+
+async def ended_page(
+    db: Database, owner: str | None, *, before: tuple[datetime, UUID] | None = None, limit: int = 100
+) -> list[Group]:
+    """Ended ones, the last to end first. `before` is the end and the id of the last one of the page before."""
+    common = (*(before or (LATEST, GREATEST_ID)), limit)
+    if owner is None:
+        rows = await db.fetch(SQL["ended_groups"], *common)
+    else:
+        rows = await db.fetch(SQL["ended_groups_of_owner"], *common, owner)
+    return [group_of(row) for row in rows]
+
+
+async def live_counts(db: Database, id: GroupId) -> dict[str, int]:
+    """Its live jobs by status, as far as MOST_COUNTED of them tell."""
+    return {row["status"]: row["n"] for row in await db.fetch(SQL["live_of_group"], id, MOST_COUNTED)}
 
 
 def group_of(row: asyncpg.Record) -> Group:
@@ -112,5 +143,8 @@ def group_of(row: asyncpg.Record) -> Group:
         total=row["total"],
         sealed=row["sealed"],
         data=orjson.loads(row["data"]),
+        created_at=row["created_at"],
         ended_at=row["ended_at"],
+        final=row["final"],
+        hook_due=row["hook_due"],
     )

@@ -146,4 +146,13 @@ class Group:
     total: int
     sealed: bool
     data: JsonObject
+    created_at: datetime
     ended_at: datetime | None
+    # Lets nothing reopen it.
+    final: bool
+    # It ended, and its kind's hook for that has still to succeed.
+    hook_due: bool
+
+    @property
+    def completed(self) -> int:
+        return self.total - self.open - self.failed - self.cancelled

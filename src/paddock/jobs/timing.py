@@ -51,5 +51,18 @@ def checked(*, every: timedelta | None, cron: str | None, timezone: str, now: da
         raise invalid("cron", f"'{cron}' never comes true.") from None
 
 
+def upcoming(
+    *, every: timedelta | None, cron: str | None, timezone: str, first: datetime, count: int
+) -> list[datetime]:
+    """The next times of a schedule that is due at `first`; fewer when cron comes true no more."""
+    times = [first]
+    try:
+        while len(times) < count:
+            times.append(next_time(every=every, cron=cron, timezone=timezone, before=times[-1], now=times[-1]))
+    except (StopIteration, RuntimeError, OverflowError):
+        pass
+    return times
+
+
 def invalid(field: str, message: str) -> Refused:
     return Refused("invalid_schedule", message, status=422, details={"fields": [{"field": field, "message": message}]})

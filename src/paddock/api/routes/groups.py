@@ -12,7 +12,7 @@ from paddock.api.ids import path_id
 from paddock.api.job_json import masked
 from paddock.api.pagination import answer
 from paddock.api.plane import ThePlane
-from paddock.jobs.grouping import SQL, group_of
+from paddock.jobs import grouping
 
 router = guarded_router("groups")
 
@@ -28,23 +28,25 @@ GROUP_EXAMPLE = {
     "completed": 8,
     "sealed": True,
     "data": {},
+    "created_at": "2026-11-15T09:30:00Z",
     "ended_at": None,
+    "final": False,
+    "hook_due": False,
     "links": {"self": f"/api/groups/{GROUP_ID}", "jobs": f"/api/jobs?group={GROUP_ID}"},
 }
 
 
 @router.get("/api/groups/{group_id}", summary="A group's counters", responses=documented(GROUP_EXAMPLE))
 async def get_group(group_id: str, plane: ThePlane, caller: Asking) -> Response:
-    row = await plane.core.db.fetchrow(SQL["group"], path_id(group_id, "group"))
-    if row is None or not caller.sees(row["owner"]):
+    group = await grouping.get(plane.core.db, path_id(group_id, "group"))
+    if group is None or not caller.sees(group.owner):
         raise not_found("group")
-    group = group_of(row)
     own = f"/api/groups/{group.id}"
     return answer(
         {
             **asdict(group),
             "data": masked(group.data),
-            "completed": group.total - group.open - group.failed - group.cancelled,
+            "completed": group.completed,
             "links": {"self": own, "jobs": f"/api/jobs?group={group.id}"},
         }
     )

@@ -233,6 +233,8 @@ CREATE TABLE job_timeline (
 );
 CREATE INDEX job_timeline_job ON job_timeline (job_id, id);
 CREATE INDEX job_timeline_at ON job_timeline USING brin (at);
+-- What died with a worker: rare, and asked for by its name.
+CREATE INDEX job_timeline_lost ON job_timeline (worker, id) WHERE event IN ('rescued', 'worker_lost');
 
 CREATE TABLE groups (
     id          uuid PRIMARY KEY,
@@ -253,7 +255,11 @@ CREATE TABLE groups (
     CHECK (open >= 0 AND failed >= 0 AND cancelled >= 0)
 );
 CREATE INDEX groups_hook_due ON groups (id) WHERE hook_due;
-CREATE INDEX groups_ended ON groups (ended_at) WHERE ended_at IS NOT NULL;
+-- Lists: the open ones newest first, the ended ones by their end; of everybody, or of one owner.
+CREATE INDEX groups_open ON groups (id) WHERE ended_at IS NULL;
+CREATE INDEX groups_open_owner ON groups (owner, id) WHERE ended_at IS NULL;
+CREATE INDEX groups_ended ON groups (ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX groups_ended_owner ON groups (owner, ended_at, id) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE idempotency_keys (
     owner       text NOT NULL,

@@ -30,5 +30,21 @@ SELECT * FROM groups WHERE hook_due AND id > $1 ORDER BY id LIMIT 100 FOR UPDATE
 -- name: group (relaxed)
 SELECT * FROM groups WHERE id = $1;
 
--- name: groups_page (relaxed)
-SELECT * FROM groups WHERE ($1::uuid IS NULL OR id < $1) AND ($2::text IS NULL OR owner = $2) ORDER BY id DESC LIMIT $3;
+-- name: open_groups (relaxed)
+SELECT * FROM groups WHERE ended_at IS NULL AND id < $1 ORDER BY id DESC LIMIT $2;
+
+-- name: open_groups_of_owner (relaxed)
+SELECT * FROM groups WHERE ended_at IS NULL AND owner = $3 AND id < $1 ORDER BY owner DESC, id DESC LIMIT $2;
+
+-- name: ended_groups (relaxed)
+SELECT * FROM groups WHERE ended_at IS NOT NULL AND (ended_at, id) < ($1::timestamptz, $2::uuid)
+ORDER BY ended_at DESC, id DESC LIMIT $3;
+
+-- name: ended_groups_of_owner (relaxed)
+SELECT * FROM groups WHERE ended_at IS NOT NULL AND owner = $4 AND (ended_at, id) < ($1::timestamptz, $2::uuid)
+ORDER BY owner DESC, ended_at DESC, id DESC LIMIT $3;
+
+-- name: live_of_group (relaxed)
+-- Stops at the first one too many.
+SELECT status, count(*) AS n FROM (SELECT status FROM jobs WHERE group_id = $1 AND cleanup_of IS NULL LIMIT $2) few
+GROUP BY status;

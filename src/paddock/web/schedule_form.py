@@ -1,0 +1,159 @@
+"""The form of a schedule: what it shows, what was written into it, and what is wrong with that, field by field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from paddock.api import bodies, durations
+from paddock.api.errors import ApiError, invalid_field
+from paddock.api.job_json import masked
+from paddock.jobs.errors import Refused
+from paddock.jobs.model import NORMAL
+from paddock.jobs.schedules import NewSchedule, Schedule
+from paddock.web.words import pretty
+
+FIELDS = ("name", "kind", "timing", "every", "cron", "timezone", "payload", "priority", "tags", "enabled")
+SHORT_UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Texts as a person wrote them. `timing` is which of the two counts: `every` or `cron`."""
+
+    name: str = ""
+    kind: str = ""
+    timing: str = "cron"
+    every: str = ""
+    cron: str = ""
+    timezone: str = "UTC"
+    payload: str = "{}"
+    priority: str = str(NORMAL)
+    tags: str = ""
+    enabled: str = "on"
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def refused(self, error: ApiError | Refused) -> "Form":
+        """The same with what is wrong where it is wrong. What names no field of the form is raised again."""
+        problems: dict[str, str] = {}
+        for place, message in told(error):
+            name = place.partition(".")[0]
+            problems.setdefault(name if name in FIELDS else "payload", message)
+        if isinstance(error, Refused) and error.code == "schedule_exists":
+            problems = {"name": error.message}
+        if isinstance(error, ApiError) and error.code in ("kind_internal", "kind_not_allowed"):
+            problems = {"kind": error.message}
+        if not problems:
+            raise error
+        return replace(self, problems=problems)
+
+
+def told(error: ApiError | Refused) -> list[tuple[str, str]]:
+    """What an error says of single fields."""
+    fields: Any = error.details.get("fields") or ()
+    return [(str(item["field"]), str(item["message"])) for item in fields]
+
+
+def filled(values: Mapping[str, Any]) -> Form:
+    """From what a browser sent; a checkbox that is not ticked sends nothing."""
+    texts: dict[str, Any] = {name: str(values.get(name) or "").strip() for name in FIELDS}
+    return Form(**texts)
+
+
+def form_of(schedule: Schedule) -> Form:
+    return Form(
+        name=schedule.name,
+        kind=schedule.kind,
+        timing="cron" if schedule.cron is not None else "every",
+        every=short_duration(schedule.every),
+        cron=schedule.cron or "",
+        timezone=schedule.timezone,
+        payload=pretty(masked(schedule.payload)),
+        priority=str(schedule.priority),
+        tags=", ".join(schedule.tags),
+        enabled="on" if schedule.enabled else "",
+    )
+
+
+def values_of(form: Form) -> dict[str, Any]:
+    """What the form means. Raises with every field that cannot be read."""
+    wrong: list[Mapping[str, str]] = []
+
+    def read(name: str, parse: Any) -> Any:
+        try:
+            return parse()
+        except ApiError as error:
+            messages = [message for _, message in told(error)] or [error.message]
+            wrong.append({"field": name, "message": messages[0]})
+            return None
+
+    values = {
+        "kind": form.kind,
+        "every": read("every", lambda: timing_of(form)[0]),
+        "cron": read("cron", lambda: timing_of(form)[1]) if form.timing == "cron" else None,
+        "timezone": form.timezone or "UTC",
+        "payload": read("payload", lambda: _payload(form.payload)),
+        "priority": read("priority", lambda: _priority(form.priority)),
+        "tags": [tag for word in form.tags.split(",") if (tag := word.strip())],
+        "enabled": form.enabled == "on",
+    }
+    if not form.kind:
+        wrong.append({"field": "kind", "message": "Choose the kind of job it makes."})
+    if wrong:
+        raise ApiError(422, "invalid", "The schedule is not valid.", details={"fields": wrong})
+    return values
+
+
+def timing_of(form: Form) -> tuple[timedelta | None, str | None]:
+    if form.timing == "cron":
+        if not form.cron:
+            raise invalid_field("cron", "Write when it runs, like 30 2 * * 1-5: at 2:30 from Monday to Friday.")
+        return None, form.cron
+    if not form.every:
+        raise invalid_field("every", "Write how often it runs, like 15m, 1h or 7d.")
+    return durations.parse(form.every, "every"), None
+
+
+def changes_to(old: Schedule, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what differs: the audit log names what somebody changed. Secrets that were shown masked stay as they are."""
+    new = dict(values) | {"payload": unmasked(values["payload"], old.payload)}
+    before = {name: getattr(old, name) for name in new} | {"tags": list(old.tags)}
+    return {name: value for name, value in new.items() if value != before[name]}
+
+
+def new_schedule(form: Form, values: Mapping[str, Any], owner: str) -> NewSchedule:
+    return NewSchedule(name=form.name, owner=owner, **values)
+
+
+def unmasked(shown: Any, real: Any) -> Any:
+    """What was shown and not changed is what it was behind its mask."""
+    if shown == masked(real):
+        return real
+    if isinstance(shown, dict) and isinstance(real, Mapping):
+        return {key: unmasked(value, real[key]) if key in real else value for key, value in shown.items()}
+    if isinstance(shown, list) and isinstance(real, list) and len(shown) == len(real):
+        return [unmasked(one, other) for one, other in zip(shown, real, strict=True)]
+    return shown
+
+
+def short_duration(every: timedelta | None) -> str:
+    """As one types it: 15m, 1h, 7d."""
+    if every is None:
+        return ""
+    seconds = int(every.total_seconds())
+    if every.total_seconds() != seconds:
+        return durations.iso(every) or ""
+    return next(f"{seconds // size}{unit}" for size, unit in SHORT_UNITS if seconds % size == 0)
+
+
+def _payload(text: str) -> dict[str, Any]:
+    value = bodies.parse((text or "{}").encode())
+    if not isinstance(value, dict):
+        raise invalid_field("payload", 'The payload is a JSON object, like {"turns": 3}.')
+    return value
+
+
+def _priority(text: str) -> int:
+    if text not in ("1", "2", "3", "4"):
+        raise invalid_field("priority", "Choose 1 (urgent) to 4 (low).")
+    return int(text)
