@@ -29,7 +29,7 @@ from paddock.jobs.overviews import (
     timeline_of,
     workers,
 )
-from paddock.jobs.scanning import Scan, jobs_by_id
+from paddock.jobs.scanning import SQL, Scan, jobs_by_id
 
 BUDGET = timedelta(milliseconds=40)
 PAGE_BYTES = 8 * 1024 * 1024
@@ -140,6 +140,12 @@ async def newer(
             return found
 
 
+async def clock(db: Database) -> datetime:
+    """The one clock of the system."""
+    now: datetime = await db.fetchval(SQL["clock"])
+    return now
+
+
 async def timeline(db: Database, job_id: JobId) -> list[dict[str, Any]]:
     """Oldest first, each {at, event, from, to, attempt_id, worker, actor, reason, claimed_at, error, count, until}.
     Empty when there is no such job."""
@@ -207,6 +213,7 @@ __all__ = [
     "Related",
     "Relative",
     "WorkerSeen",
+    "clock",
     "count",
     "counts",
     "ids",

@@ -1,0 +1,119 @@
+"""The columns of the list of jobs: which there are, which a person chose, and what each says in a download.
+
+The choice is a cookie, so that the server draws the same table with and without scripts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+
+from paddock.api.tokens import Caller
+from paddock.jobs.model import Job
+from paddock.web import words
+
+COOKIE = "paddock_job_columns"
+KEPT_SECONDS = 365 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`fields` are what a download has of it, by their names in the API."""
+
+    key: str
+    head: str
+    fields: Mapping[str, Callable[[Job], Any]]
+    chosen: bool = False
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    percent: float | None
+    text: str
+
+
+def progress_of(job: Job) -> Progress | None:
+    """What its report says in few words. A report is whatever the handler wrote: nothing in it has to be there."""
+    report = job.report or {}
+    percent, done, total = (_number(report.get(name)) for name in ("percent", "done", "total"))
+    if percent is None and done is not None and total:
+        percent = 100 * done / total
+    said = [] if percent is None else [f"{min(max(percent, 0), 100):.0f} %"]
+    rows, size = _number(report.get("rows")), _number(report.get("bytes"))
+    if done is not None and total is not None:
+        said.append(f"{words.number(done)} of {words.number(total)}")
+    elif rows is not None:
+        said.append(words.plural(rows, "row"))
+    elif size is not None:
+        said.append(words.size(size))
+    if isinstance(report.get("phase"), str):
+        said.append(report["phase"])
+    elif job.waiting_on is not None and job.status == "submitted":
+        said.append(f"waits for {job.waiting_on}")
+    return Progress(percent, " · ".join(said)) if said else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def next_try(job: Job) -> datetime | None:
+    return job.due_at if job.status in ("pending", "submitted") else None
+
+
+def may_run_now(job: Job) -> bool:
+    due = next_try(job)
+    return due is not None and due > datetime.now(UTC) and job.cleanup_of is None
+
+
+def may_cancel(job: Job) -> bool:
+    return not job.ended and job.cleanup_of is None
+
+
+def may_retry(job: Job) -> bool:
+    return job.status in ("failed", "cancelled") and job.retried_by is None and job.cleanup_of is None
+
+
+def _progress_text(job: Job) -> str | None:
+    found = progress_of(job)
+    return None if found is None else found.text
+
+
+def _field(name: str) -> Mapping[str, Callable[[Job], Any]]:
+    return {name: lambda job: getattr(job, name)}
+
+
+ID = Column("id", "Job", _field("id"), chosen=True)
+OWNER = Column("owner", "Owner", _field("owner"), chosen=True)
+COLUMNS: Sequence[Column] = (
+    ID,
+    Column("kind", "Kind", _field("kind"), chosen=True),
+    Column("status", "Status", _field("status"), chosen=True),
+    Column("progress", "Progress", {"progress": _progress_text}, chosen=True),
+    OWNER,
+    Column("tags", "Tags", _field("tags")),
+    Column("priority", "Priority", _field("priority"), right=True),
+    Column("made", "Made", _field("created_at"), chosen=True),
+    Column("started", "Started", _field("started_at")),
+    Column("ended", "Ended", _field("completed_at")),
+    Column("duration", "Ran", _field("run_seconds"), chosen=True, right=True),
+    Column("next", "Next try", {"due_at": next_try}),
+    Column("attempts", "Attempts", _field("attempt_count"), right=True),
+    Column("worker", "Worker", _field("claimed_by")),
+    Column("group", "Group", _field("group_id")),
+    Column("error", "Last error", {**_field("error_code"), **_field("error_message")}, chosen=True),
+)
+
+
+def chosen(request: Request, caller: Caller) -> list[Column]:
+    keys = request.cookies.get(COOKIE, "").split(".")
+    return picked(keys) or [column for column in COLUMNS if column.chosen and (column is not OWNER or caller.operator)]
+
+
+def picked(keys: Sequence[str]) -> list[Column]:
+    """Those of them that there are, in their order; the id is always there, for it is the way to the job."""
+    found = [column for column in COLUMNS if column.key in keys]
+    return [] if not found else found if ID in found else [ID, *found]
