@@ -20,7 +20,8 @@ def json_tree(value: Any) -> Markup:
     content = encode(value)
     if len(content) > MOST_BYTES:
         plain = orjson.dumps(orjson.loads(content), option=orjson.OPT_INDENT_2).decode()
-        return Markup('<div class="json plain">{}</div>').format(plain)
+        # It scrolls, so the keyboard must reach it; a tree is reached by its folds.
+        return Markup('<div class="json plain"><div tabindex="0">{}</div></div>').format(plain)
     return Markup(f'<div class="json"><div>{"".join(_drawn(orjson.loads(content), 0, ""))}</div></div>')  # noqa: S704  escaped below
 
 
