@@ -163,6 +163,7 @@ async def test_overviews_logs_and_schedules_touch_few_rows(watched: Watched) -> 
     await touches_few_rows(watched, histograms.filled("count_ended"), ten_seconds)
     await touches_few_rows(watched, histograms.SQL["count_errors"], ten_seconds[:2])
     await touches_few_rows(watched, histograms.SQL["measure_queue"], [1_000])
+    await touches_few_rows(watched, overviews.SQL["retried"], ["probe", 1_000])
     owner = overviews.SQL["owner_counts"]
     await touches_few_rows(watched, owner, ["bob", timedelta(days=30), 2_000, 2_000])
 
@@ -188,6 +189,8 @@ async def test_pages_of_the_audit_log_touch_few_rows(watched: Watched) -> None:
             whole = {"subject": None, "action": None, "actor": None} | asked
             found = await auditing.page(watched, before=before, since=since, limit=100, **whole)
             assert len(found) >= least, asked
+    several = await auditing.of_actions(watched, ["seldom", "nothing"], since=now - timedelta(days=1), limit=20)
+    assert len(several) == 2
     for statement, arguments in watched.seen:
         await touches_few_rows(watched, statement, arguments, most=200)
 

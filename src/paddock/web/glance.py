@@ -1,7 +1,8 @@
 """What the overview of an operator shows, read once for all who look at the same time.
 
 It is the same for everybody, it is asked for every few seconds by every open page, and none of it is younger than
-the last pass over the figures: so each reading is remembered for a second. `glances(request)` is the app's one.
+the last pass over the figures: so each reading is remembered for a second, and what is drawn from it for three.
+`glances(request)` is the app's one.
 """
 
 import asyncio
@@ -46,27 +47,27 @@ class Glances:
         self._kept: dict[str, tuple[float, Any]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def _shared(self, key: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def shared(self, key: str, read: Callable[[], Awaitable[T]], seconds: float = REMEMBERED_SECONDS) -> T:
         async with self._locks.setdefault(key, asyncio.Lock()):
             at, found = self._kept.get(key, (float("-inf"), None))
-            if time.monotonic() - at >= REMEMBERED_SECONDS:
+            if time.monotonic() - at >= seconds:
                 found = await read()
                 self._kept[key] = time.monotonic(), found
             kept: T = found
             return kept
 
     async def now(self) -> Glance:
-        return await self._shared("now", self._now)
+        return await self.shared("now", self._now)
 
     async def errors(self, name: str) -> list[ErrorGroup]:
-        return await self._shared(f"errors {name}", lambda: error_groups(self._db, RANGES[name].length))
+        return await self.shared(f"errors {name}", lambda: error_groups(self._db, RANGES[name].length))
 
     async def trend(self, name: str) -> Trend:
         return await self._trends.read(name)
 
     async def changes(self, name: str, since: datetime) -> list[dict[str, Any]]:
         """Pauses, resumes and drains, newest first."""
-        return await self._shared(
+        return await self.shared(
             f"changes {name}", lambda: auditing.of_actions(self._db, MARKED, since=since, limit=MOST_CHANGES)
         )
 

@@ -3,7 +3,8 @@ counts. For an analyst: their own newest work."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +20,7 @@ from paddock.jobs.overviews import Counts, WorkerSeen
 from paddock.jobs.trends import RANGES, Range, Trend
 from paddock.web import words
 from paddock.web.charting import Chart, Line, Mark, marks_of
-from paddock.web.frame import page, plane_of, regions, render
+from paddock.web.frame import page, plane_of, regions, render, templates
 from paddock.web.glance import Glance, Glances, glances
 from paddock.web.judging import Facts, judged, judged_own, spoken
 from paddock.web.standing import standing_of
@@ -27,6 +28,7 @@ from paddock.web.standing import standing_of
 DEFAULT_RANGE = "1h"
 OWN_NEWEST = 25
 MOST_WORKERS, MOST_ERRORS = 12, 12
+DRAWN_SECONDS = 3.0
 
 
 def routes() -> list[Route]:
@@ -87,9 +89,19 @@ def _by_status(counts: Counts) -> Mapping[str, int]:
 
 
 async def _charts(seen: Glances, glance: Glance, name: str) -> dict[str, Any]:
+    return await seen.shared(f"charts {name}", partial(_drawn, seen, glance, name), DRAWN_SECONDS)
+
+
+async def _drawn(seen: Glances, glance: Glance, name: str) -> dict[str, Any]:
+    """The charts as they stand in the page: the same for everybody, for there is no link in them."""
     trend = await seen.trend(name)
     marks = marks_of(glance.workers, await seen.changes(name, trend.since), trend.since, trend.step)
-    return {"charts": charts_of(trend, RANGES[name], marks), "marks": marks}
+    chart = cast(Any, templates().globals["ui"]).chart
+    charts = charts_of(trend, RANGES[name], marks)
+    return {
+        "charts": [chart(one.id, one.title, one.data, one.rows, one.text, one.json) for one in charts],
+        "marks": marks,
+    }
 
 
 def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:

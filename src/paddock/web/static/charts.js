@@ -131,9 +131,8 @@ function tip(shown) {
         return;
       }
       const at = data.at[place];
-      const width = data.at.length > 1 ? data.at[1] - data.at[0] : 60;
       const format = formatter(data.unit);
-      const near = (data.marks ?? []).filter((mark) => mark.at >= at - width && mark.at < at + 2 * width);
+      const near = (data.marks ?? []).filter((mark) => mark.at >= at - data.step && mark.at < at + 2 * data.step);
       box.replaceChildren(
         line(exact(new Date(at * 1000)).slice(0, 19), "at"),
         ...data.lines.map((one) => line(`${one.name} ${format(one.values[place])}`, `tone-${one.tone}`)),
@@ -146,6 +145,8 @@ function tip(shown) {
     },
   };
 }
+
+const lines = (most, step) => Array.from({ length: Math.floor(most / step) + 1 }, (_, n) => n * step);
 
 function lineOf(uPlot, line, place, lines) {
   const stroke = color(line.tone ?? "accent");
@@ -175,11 +176,17 @@ function options(uPlot, shown, width) {
     scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
       { ...axis, grid: { show: false }, size: 24, space: 56, values: [[86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) },
-      { ...axis, size: 50, space: 22, incrs: STEPS[data.unit], values: (_, values) => values.map((value) => (value > 0 && empty() ? null : data.unit === "seconds" ? shortSeconds(value) : number(value))) },
+      { ...axis, size: 50, space: 22, incrs: STEPS[data.unit], splits: (_, axis, least, most, step) => (empty() ? [0] : lines(most, step)), values: (_, values) => values.map(data.unit === "seconds" ? shortSeconds : number) },
     ],
     series: [{}, ...data.lines.map((line, place) => lineOf(uPlot, line, place, data.lines))],
     hooks: { init: [hover.init], setCursor: [hover.setCursor], draw: [drawMarks(shown)] },
   };
+}
+
+function read(text) {
+  const data = JSON.parse(text);
+  data.at = data.lines[0].values.map((_, n) => data.from + n * data.step);
+  return data;
 }
 
 const rows = (data) => [data.at, ...data.lines.map((line) => line.values)];
@@ -189,7 +196,7 @@ function draw(uPlot, figure) {
   const text = figure.querySelector('script[type="application/json"]').textContent;
   const known = charts.get(figure);
   if (known?.text === text) return;
-  const data = JSON.parse(text);
+  const data = read(text);
   if (known && shape(known.shown.data) === shape(data)) {
     // Figures that come later are put into what is there: the pointer stays, and nothing flickers.
     known.text = text;
