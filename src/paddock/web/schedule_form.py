@@ -130,7 +130,11 @@ def unmasked(shown: Any, real: Any) -> Any:
     if shown == masked(real):
         return real
     if isinstance(shown, dict) and isinstance(real, Mapping):
-        return {key: unmasked(value, real[key]) if key in real else value for key, value in shown.items()}
+        hidden = masked(real)  # by name: a value alone does not tell that it is one
+        return {
+            key: value if key not in real else real[key] if value == hidden[key] else unmasked(value, real[key])
+            for key, value in shown.items()
+        }
     if isinstance(shown, list) and isinstance(real, list) and len(shown) == len(real):
         return [unmasked(one, other) for one, other in zip(shown, real, strict=True)]
     return shown

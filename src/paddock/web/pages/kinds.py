@@ -17,6 +17,7 @@ from paddock.jobs import charting, last_hour, reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.last_hour import Ended
 from paddock.jobs.overviews import KindSeen, WorkerSeen
+from paddock.jobs.trends import error_groups
 from paddock.web import words
 from paddock.web.charting import Chart, Line, Mark
 from paddock.web.frame import back, field, form, page, plane_of, render
@@ -118,7 +119,7 @@ async def _kind(request: Request, caller: Caller) -> KindSeen:
 
 async def _figures(db: Database) -> tuple[dict[str, Ended], dict[str, str], list[WorkerSeen]]:
     codes: dict[str, str] = {}
-    for found in (await charting.series(db, "errors")).codes:
+    for found in await error_groups(db, timedelta(hours=1)):
         codes.setdefault(found.kind, found.code)
     return await last_hour.ended_by_kind(db), codes, await reading.workers(db)
 
@@ -134,7 +135,7 @@ async def _operating(db: Database, kind: KindSeen, within: str) -> Mapping[str, 
     ended = (await last_hour.ended_by_kind(db)).get(kind.name, Ended())
     return {
         "charts": [] if kind.housekeeping else await _charts(db, kind.name, length, marks),
-        "codes": (await charting.series(db, "errors", kind.name, length)).codes,
+        "codes": [found for found in await error_groups(db, length) if found.kind == kind.name],
         "failed": failed.jobs,
         "changes": changes,
         "ended": ended,
