@@ -98,12 +98,16 @@ async def _show_form(
         request,
         caller,
         "webhook_new.html",
-        status=200 if problem is None else 422,
+        status=200 if problem is None else status_of(problem),
         types=TYPES,
         given=given,
         problem=problem,
         problems={} if problem is None else _by_field(problem),
     )
+
+
+def status_of(problem: ApiError | Refused) -> int:
+    return problem.status_code if isinstance(problem, ApiError) else problem.status
 
 
 def _by_field(problem: ApiError | Refused) -> dict[str, str]:
