@@ -50,15 +50,15 @@ class Browser:
         self.client = client
         self.csrf = csrf
 
-    async def get(self, path: str, *, status: int = 200, **headers: str) -> str:
+    async def get(self, path: str, *, status: int = 200, headers: dict[str, str] | None = None) -> str:
         answer = await self.client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
         return answer.text
 
     async def region(self, path: str, name: str) -> str:
-        return str(json.loads(await self.get(path, **{"x-paddock-regions": name}))["regions"][name])
+        return str(json.loads(await self.get(path, headers={"x-paddock-regions": name}))["regions"][name])
 
-    async def send(self, path: str, *, status: int = 303, **form: Any) -> httpx2.Response:
+    async def send(self, path: str, form: dict[str, Any], *, status: int = 303) -> httpx2.Response:
         answer = await self.client.post(path, data={"csrf": self.csrf, **form})
         assert answer.status_code == status, answer.text
         return answer
@@ -164,7 +164,7 @@ async def test_a_click_on_a_value_of_a_row_adds_that_filter(core: Core, people: 
     broken = await failed(core, "other", owner="bob", tags=["a b"])
     await failed(core, "plain", owner="bob")
     ops = await people()
-    await ops.send("/jobs/columns", column=["kind", "owner", "tags", "worker", "error"])
+    await ops.send("/jobs/columns", {"column": ["kind", "owner", "tags", "worker", "error"]})
     html = await ops.get("/jobs?status=failed")
     row = html[html.index(f'id="job-{broken}"') :].partition("</tr>")[0]
     added = [dict(parse_qsl(urlsplit(unescape(link)).query)) for link in re.findall(r'href="(/jobs\?[^"]+)"', row)]
@@ -223,7 +223,7 @@ async def test_pages_go_back_by_key_and_say_how_far_they_looked(
 ) -> None:
     ids = [str(id) for id in (await add_ended(core.db, 120))[::-1]]
     ops = await people()
-    walked, address = [], "/jobs?status=completed"
+    walked, address, html = [], "/jobs?status=completed", ""
     while address:
         html = await ops.get(address)
         walked.append(listed(html))
@@ -286,8 +286,8 @@ async def test_an_analyst_sees_and_changes_only_their_own(core: Core, people: Pe
     for path in ("/jobs.csv", "/jobs.json", "/jobs.csv?owner=ann"):
         assert str(anns) not in await bob.get(path)
 
-    await bob.send("/jobs/selected", one=f"cancel {anns}", status=409)
-    answer = await bob.send("/jobs/selected", do="cancel", id=[str(anns), str(bobs)])
+    await bob.send("/jobs/selected", {"one": f"cancel {anns}"}, status=409)
+    answer = await bob.send("/jobs/selected", {"do": "cancel", "id": [str(anns), str(bobs)]})
     assert "1 job was cancelled. 1 job left: is gone." in said(answer)
     assert ((await read(core, anns)).status, (await read(core, bobs)).status) == ("pending", "cancelled")
     assert "every job: <span" in await bob.get("/jobs/retry")
@@ -308,15 +308,15 @@ async def test_one_row_offers_what_can_be_done_to_it(core: Core, people: People)
     assert offered(waiting) == ["run-now", "cancel"]
     assert offered(ended[0]) == []
 
-    answer = await ops.send("/jobs/selected", one=f"retry {broken}", **{"from": "status=failed&evil=1&cursor=x"})
+    answer = await ops.send("/jobs/selected", {"one": f"retry {broken}", "from": "status=failed&evil=1&cursor=x"})
     assert answer.headers["location"] == "/jobs?status=failed&cursor=x"
     assert "1 job runs again as a new job." in said(answer)
     assert (await read(core, broken)).retried_by is not None
-    await ops.send("/jobs/selected", one=f"run-now {waiting}")
+    await ops.send("/jobs/selected", {"one": f"run-now {waiting}"})
     due = (await read(core, waiting)).due_at
     assert due is not None
     assert due <= await reading.clock(core.db)
-    problem = (await ops.send("/jobs/selected", one=f"run-now {waiting}", status=409)).text
+    problem = (await ops.send("/jobs/selected", {"one": f"run-now {waiting}"}, status=409)).text
     assert "Nothing was changed: 1 job left: does not wait for its time." in problem
 
 
@@ -324,24 +324,26 @@ async def test_those_selected_are_changed_together_and_what_is_left_is_said(core
     live = await submit(core, n=3)
     broken = await failed(core, "other")
     ops = await people()
-    answer = await ops.send("/jobs/selected", do="cancel", id=[*map(str, live), str(broken)], reason="wrong table")
+    answer = await ops.send(
+        "/jobs/selected", {"do": "cancel", "id": [*map(str, live), str(broken)], "reason": "wrong table"}
+    )
     assert "3 jobs were cancelled. 1 job left: had ended already." in said(answer)
     audited = await run(core.db, "SELECT reason FROM audit_log WHERE action = 'cancel'")
     assert [row["reason"] for row in audited] == ["wrong table"] * 3
 
-    answer = await ops.send("/jobs/selected", do="retry", id=[*map(str, live), str(uuid4())])
+    answer = await ops.send("/jobs/selected", {"do": "retry", "id": [*map(str, live), str(uuid4())]})
     assert "3 jobs run again as new jobs. 1 job left: is gone." in said(answer)
     for form in ({}, {"do": "cancel"}, {"do": "delete", "id": str(live[0])}, {"do": "cancel", "id": "nonsense"}):
-        assert "Nothing was chosen" in (await ops.send("/jobs/selected", status=422, **form)).text
+        assert "Nothing was chosen" in (await ops.send("/jobs/selected", {**form}, status=422)).text
     many = [str(uuid4()) for _ in range(201)]
-    assert "At most 200" in (await ops.send("/jobs/selected", status=422, do="cancel", id=many)).text
+    assert "At most 200" in (await ops.send("/jobs/selected", {"do": "cancel", "id": many}, status=422)).text
 
 
 async def test_drain_mode_refuses_retries_of_the_list_and_says_so(core: Core, people: People) -> None:
     broken = await failed(core)
     ops = await people()
     await core.drain(True, actor="olga", reason="upgrade")
-    problem = (await ops.send("/jobs/selected", do="retry", id=[str(broken)], status=503)).text
+    problem = (await ops.send("/jobs/selected", {"do": "retry", "id": [str(broken)]}, status=503)).text
     assert "drain" in problem.lower()
 
 
@@ -358,10 +360,10 @@ async def test_all_that_match_are_counted_asked_about_and_left_to_a_job(core: Co
     assert re.fullmatch(r"20.*Z", form["since"]), "both ends are frozen"
     await submit(core, "plain")
 
-    answer = await ops.send("/jobs/cancel", **form, reason="wrong table")
+    answer = await ops.send("/jobs/cancel", {**form, "reason": "wrong table"})
     location = answer.headers["location"]
     assert location.startswith("/jobs?kind=plain&since=24h&bulk=")
-    again = await ops.send("/jobs/cancel", **form, reason="wrong table")
+    again = await ops.send("/jobs/cancel", {**form, "reason": "wrong table"})
     assert again.headers["location"] == location, "a reload makes no second one"
 
     [bulk] = (await reading.page(core.db, Filter(kind="bulk"))).jobs
@@ -380,7 +382,7 @@ async def test_the_end_of_a_bulk_action_is_told_in_figures(core: Core, people: P
     await submit(core, "plain", n=2)
     ops = await people()
     form = {"kind": "plain", "key": "k1", "from": "kind=plain"}
-    location = (await ops.send("/jobs/cancel", **form)).headers["location"]
+    location = (await ops.send("/jobs/cancel", {**form})).headers["location"]
     bulk = dict(parse_qsl(urlsplit(location).query))["bulk"]
     await run(
         core.db,
@@ -402,9 +404,9 @@ async def test_every_job_is_meant_only_when_somebody_says_so(core: Core, people:
     ops = await people()
     assert 'name="all" value="yes" required' in await ops.get("/jobs/cancel")
     assert 'name="all"' not in await ops.get("/jobs/cancel?kind=plain")
-    problem = (await ops.send("/jobs/cancel", key="k", status=422)).text
+    problem = (await ops.send("/jobs/cancel", {"key": "k"}, status=422)).text
     assert "it would cancel every job" in problem
-    await ops.send("/jobs/cancel", key="k", all="yes")
+    await ops.send("/jobs/cancel", {"key": "k", "all": "yes"})
     assert "Nothing to retry" in await ops.get("/jobs/retry?kind=plain")
     invalid = await ops.client.get("/jobs/retry?status=nonsense")
     assert (invalid.status_code, invalid.headers["location"]) == (303, "/jobs?status=nonsense")
@@ -419,15 +421,15 @@ async def test_columns_are_chosen_for_this_browser(core: Core, people: People) -
 
     usual = [column.key for column in job_columns.COLUMNS if column.chosen]
     assert await heads() == usual
-    answer = await ops.send("/jobs/columns", column=["next", "error", "nonsense"], **{"from": "kind=plain"})
+    answer = await ops.send("/jobs/columns", {"column": ["next", "error", "nonsense"], "from": "kind=plain"})
     assert answer.headers["location"] == "/jobs?kind=plain"
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert await heads() == ["id", "next", "error"]
-    await ops.send("/jobs/columns", column=[column.key for column in job_columns.COLUMNS])
+    await ops.send("/jobs/columns", {"column": [column.key for column in job_columns.COLUMNS]})
     assert await heads() == [column.key for column in job_columns.COLUMNS]
-    await ops.send("/jobs/columns", usual="yes")
+    await ops.send("/jobs/columns", {"usual": "yes"})
     assert await heads() == usual
-    assert "No column was chosen." in (await ops.send("/jobs/columns", status=422)).text
+    assert "No column was chosen." in (await ops.send("/jobs/columns", {}, status=422)).text
     assert "owner" not in re.findall(r'class="c-([a-z]+)', await (await people("analyst", "ann")).get("/jobs"))
 
 
@@ -437,7 +439,7 @@ async def test_a_download_has_what_is_shown_and_nothing_a_spreadsheet_would_run(
     )
     await failed(core, "other", message="fine")
     ops = await people()
-    await ops.send("/jobs/columns", column=["kind", "tags", "made", "attempts", "error", "priority"])
+    await ops.send("/jobs/columns", {"column": ["kind", "tags", "made", "attempts", "error", "priority"]})
     answer = await ops.client.get("/jobs.csv?kind=plain&status=failed")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     name = re.fullmatch(r'attachment; filename="paddock-jobs-(.+)\.csv"', answer.headers["content-disposition"])
@@ -487,7 +489,7 @@ async def test_a_download_is_bounded_and_says_so(core: Core, people: People, mon
 async def test_texts_of_people_stay_texts_on_one_line(core: Core, people: People) -> None:
     await failed(core, message=MARKUP, tags=['"><i>'], owner="<b>own</b>")
     ops = await people()
-    await ops.send("/jobs/columns", column=[column.key for column in job_columns.COLUMNS])
+    await ops.send("/jobs/columns", {"column": [column.key for column in job_columns.COLUMNS]})
     html = await ops.get("/jobs?q=" + "%3Cscript%3E")
     assert len(listed(html)) == 1
     for tag in ("<script>alert", "<i>", "<b>own"):

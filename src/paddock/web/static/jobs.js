@@ -236,7 +236,7 @@ function start() {
   on("form[method=get]", "formdata", (event) => {
     for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
   });
-  document.addEventListener("click", (event) => closeMenus(event.target));
+  document.addEventListener("click", (event) => closeMenus(event.target.closest("[download]") ? null : event.target));
   document.addEventListener("keydown", (event) => {
     const menu = event.key === "Escape" && document.querySelector(".menu[open]");
     if (menu) (menu.open = false), menu.querySelector("summary").focus();
