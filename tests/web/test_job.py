@@ -423,7 +423,7 @@ HOSTILE = '\'; rm -rf / #\n$(id) `id` "x" \\ ! %s 🐎 \u202e'
 def test_a_shell_takes_commands_as_they_are_meant(payload: dict[str, Any]) -> None:
     job = Job(JobId(uuid4()), "probe", "failed", 1, "ada", None, ["-x", HOSTILE], payload, NOW)
     made = commands.commands("https://host/tools", job, payload, retriable=True, submittable=True)
-    assert [command.name for command in made] == ["Look at it", "Run it again as a new job", "Submit the same anew"]
+    assert [command.name for command in made] == ["Look at it", "Retry it", "Submit the same anew"]
     assert all(command.note is None for command in made)
     look, _, again = made
     assert look.curl is not None

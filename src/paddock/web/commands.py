@@ -42,7 +42,7 @@ def get(server: str, job: Job) -> Command:
 
 def retry(server: str, job: Job) -> Command:
     address = f"{server}/api/jobs/{job.id}/retry"
-    return Command("Run it again as a new job", cli(server, "jobs", "retry", str(job.id)), curl("POST", address))
+    return Command("Retry it", cli(server, "jobs", "retry", str(job.id)), curl("POST", address))
 
 
 def submit(server: str, job: Job, payload: Any) -> Command:

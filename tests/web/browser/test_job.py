@@ -1,0 +1,158 @@
+"""The page of one job, watched: it finishes, its worker dies, it is cancelled and run again, it holds hostile text."""
+
+import re
+
+import pytest
+from playwright.async_api import Page, expect
+
+from paddock.client import Client
+from tests.processes.running import Up, until_status
+from tests.web.browser.conftest import Person, axe, fits, make_token, settled, shot
+
+HOSTILE = '<script>xss=1</script><img src=x onerror="xss=1"> \u202eרע 🐎 ' + "long" * 60
+
+
+async def width_of_running(page: Page) -> float:
+    return float((await page.locator(".timeline [data-grows]").get_attribute("width") or "0").rstrip("%"))
+
+
+async def top_of(page: Page, selector: str) -> float:
+    return float(await page.evaluate("(s) => document.querySelector(s).getBoundingClientRect().top", selector))
+
+
+async def test_a_job_is_watched_to_its_end_without_a_reload(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"progress": 60, "sleep_seconds": 12, "log_lines": 200, "result": {"rows": 3}})["id"]
+    until_status(jobs, id, "claimed")
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    await page.evaluate("window.stayed = true")
+    await expect(page.locator(".progress-card progress")).to_be_visible(timeout=15_000)
+    await expect(page.locator("#log-lines")).to_contain_text("number=199", timeout=15_000)
+    place, width = await top_of(page, "#log"), await width_of_running(page)
+    percent = await page.locator(".progress-card").get_attribute("data-percent")
+
+    # It grows, moves on and says how long it takes; nothing below jumps.
+    await expect(page.locator(".progress-card")).not_to_have_attribute("data-percent", percent or "", timeout=15_000)
+    await expect(page.locator("[data-left]")).to_have_text(re.compile(r"^about .* left$"), timeout=15_000)
+    await page.wait_for_function(
+        "(was) => parseFloat(document.querySelector('.timeline [data-grows]').getAttribute('width')) > was", arg=width
+    )
+    assert await top_of(page, "#log") == place
+    await shot(page, "job-running")
+
+    # Whoever scrolls up in the log reads; the end is a click away.
+    follow = page.locator("[data-log-follow]")
+    await expect(follow).to_have_attribute("aria-pressed", "true")
+    await page.evaluate("document.getElementById('log-lines').scrollTop = 0")
+    await expect(follow).to_have_attribute("aria-pressed", "false")
+    await follow.click()
+    await page.wait_for_function(
+        "(() => { const log = document.getElementById('log-lines'); return log.scrollHeight - log.scrollTop - log.clientHeight < 24; })()"
+    )
+
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=30_000)
+    await expect(page.locator(".timeline [data-event=completed]")).to_have_count(1)
+    await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
+    await expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
+    assert await page.evaluate("window.stayed")
+
+
+async def test_a_killed_worker_is_seen_as_a_rescue_without_a_reload(person: Person, up: Up, jobs: Client) -> None:
+    id = jobs.submit("probe", {"progress": 20, "sleep_seconds": 6})["id"]
+    dead = until_status(jobs, id, "claimed")["claimed_by"]
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    await page.evaluate("window.stayed = true")
+    up.child("worker").kill()
+
+    rescue = page.locator(".timeline [data-event=rescued]")
+    await expect(rescue).to_have_count(1, timeout=40_000)
+    await expect(page.locator("#steps")).to_contain_text(f"{dead} was lost; given back")
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=60_000)
+    assert await page.evaluate("window.stayed")
+
+    # Its points by keyboard, each with its story: the run that was lost, and the one after it.
+    await page.locator(".timeline .point[tabindex='0']").focus()
+    await page.keyboard.press("Home")
+    story, told = page.locator("[data-story-line]"), []
+    for _ in range(await page.locator(".timeline .point").count()):
+        told.append(await story.inner_text())
+        await page.keyboard.press("ArrowRight")
+    assert any(f"on {dead}, from 20" in text and "its worker was lost" in text for text in told)
+    assert any(text.startswith(f"Its worker {dead} was lost") for text in told)
+    await page.evaluate("document.activeElement.blur()")
+    await expect(story).to_contain_text("in 2 turns")
+    await axe(page)
+    await shot(page, "job-rescued")
+
+
+async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_it(
+    person: Person, jobs_of_ada: Client
+) -> None:
+    payload = {"turns": 2, "turn_delay_seconds": 3600, "leave": "a draft"}
+    id = jobs_of_ada.submit("probe", payload, tags=["nightly"])["id"]
+    page = await person("analyst", width=400, theme="dark")
+    await page.goto(f"/jobs/{id}")
+    await expect(page.get_by_role("button", name="Run now")).to_be_visible(timeout=15_000)
+    await settled(page)
+    await axe(page)
+    await fits(page)
+    await page.get_by_role("button", name="Cancel this job").click()
+    await expect(page.locator("#confirm-effect")).to_contain_text("A cleanup removes what it has begun.")
+    await page.fill("#confirm-reason input", "wrong table")
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator(".sentence")).to_contain_text("cancelled by ada", timeout=15_000)
+    await expect(page.locator(".sentence")).to_contain_text("wrong table")
+    # The cleanup is a job of its own: its end is seen here all the same.
+    await expect(page.locator("#related")).to_contain_text("completed", timeout=30_000)
+    await shot(page, "job-cancelled")
+
+    await page.get_by_role("button", name="Run it again as a new job").click()
+    await expect(page.locator("#confirm-effect")).to_contain_text("One new job of the same kind with the same payload")
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator(".said")).to_contain_text("This is the new job")
+    again = page.url
+    await page.locator(f"#related a[href$='/jobs/{id}']").click()
+    await page.locator(f"#related a[href$='{again[-36:]}']").click()
+    await expect(page).to_have_url(again)
+    jobs_of_ada.cancel(again[-36:])
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)])
+async def test_hostile_text_stays_text_and_the_page_reads_well(
+    person: Person, up: Up, jobs: Client, theme: str, width: int
+) -> None:
+    payload = {"fail_transiently": 3, "fail": HOSTILE, "leave": HOSTILE[:100], "result": {HOSTILE: [HOSTILE]}}
+    id = jobs.submit("probe", payload, tags=[HOSTILE[:90], "nightly"])["id"]
+    failed = jobs.wait(id, 60)
+    with Client(up.address["url"], make_token(jobs, "worker", f"log-{theme}-{width}")) as worker:
+        lines = f"2026-11-15T09:30:00.123Z warning \x1b[31m{HOSTILE}\x1b[0m\n"
+        item = {"id": id, "attempt_id": failed["ended_by"], "seq": 99, "lines": lines}
+        worker.request("POST", "/internal/jobs/logs", body={"items": [item]})
+    page = await person("admin", theme=theme, width=width)
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    for place in (".sentence", "#log-lines", "#document-payload", "#facts"):
+        await expect(page.locator(place)).to_contain_text("<script>xss=1</script>")
+    await page.locator("#earlier-failures > summary").click()
+    await page.locator("#command-texts > summary").click()
+    assert await page.evaluate("typeof xss") == "undefined"
+    await expect(page.locator(".timeline [data-event=retry]")).to_have_count(3)
+    await fits(page)
+    await axe(page)
+    await shot(page, "job-hostile")
+
+
+async def test_without_scripts_everything_can_still_be_read(person: Person, jobs: Client) -> None:
+    id = jobs.submit("probe", {"fail_transiently": 1, "log_lines": 3, "result": {"rows": 3}})["id"]
+    jobs.wait(id, 60)
+    page = await person("ops", scripts=False)
+    await page.goto(f"/jobs/{id}")
+    await expect(page.locator(".timeline .band.run")).to_have_count(2)
+    await expect(page.locator("#steps")).to_contain_text("Failure 1 of 1, as asked for")
+    await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
+    await page.locator("#command-texts > summary").click()
+    await expect(page.locator("#command-texts")).to_contain_text(f"/api/jobs/{id}")
+    await expect(page.locator("[data-log-follow]")).to_be_hidden()
