@@ -43,6 +43,7 @@ const WORDS = {
 };
 
 const listeners = new Map();
+let unheard = false; // jobs changed before any script listened: one that loads slowly must not miss it
 let place = null;
 let state = "off";
 let streaming = null; // the AbortController of the stream, while this tab is visible and not paused
@@ -53,10 +54,15 @@ let stateTimer = null;
 export function on(name, handle) {
   if (!listeners.has(name)) listeners.set(name, new Set());
   listeners.get(name).add(handle);
+  if (name === "jobs" && unheard) {
+    unheard = false;
+    lookAgain();
+  }
   return () => listeners.get(name).delete(handle);
 }
 
 function tell(name, value) {
+  if (name === "jobs" && !listeners.has(name)) unheard = true;
   for (const handle of listeners.get(name) ?? []) handle(value);
 }
 
