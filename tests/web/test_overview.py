@@ -15,12 +15,13 @@ from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.jobs import wire
+from paddock.jobs.charting import Point, Series
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
 from paddock.jobs.trends import ErrorGroup
 from paddock.web import pages
-from paddock.web.charting import marks_of, script_json
+from paddock.web.charting import Chart, Line, marks_of, script_json
 from paddock.web.judging import Clause, Facts, judged, judged_own, spoken
 from tests.playing import submit, worker
 from tests.reading.rows import run
@@ -279,6 +280,29 @@ def test_deploys_starts_pauses_and_drains_are_marks() -> None:
         ("export paused", 40),
     ]
     assert {mark.sign for mark in marks} == {"D", "S", "V", "P"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "newest", "oldest", "each"),
+    [
+        ("failures", "jobs", "7", "1", "Each row is the sum of 10 min."),
+        ("throughput", "jobs/s", "0.12", "0.02", "Each row is the average of 10 min."),
+        ("backlog", "jobs", "5", "1", "Each row is the highest of 10 min."),
+    ],
+)
+def test_a_table_of_figures_leaves_nothing_out(metric: str, unit: str, newest: str, oldest: str, each: str) -> None:
+    values: list[float | None] = [None] * 1440
+    values[0], values[-3], values[-40] = 1, 5, 2
+    for place in range(1380, 1440):
+        values[place] = values[place] or 0
+    values[1:60] = [0] * 59
+    points = [Point(NOW + timedelta(seconds=10 * n), value) for n, value in enumerate(values)]
+    chart = Chart("x", "X", [Line("x", "bad", Series(metric, None, unit, timedelta(seconds=10), points))])
+    rows = chart.rows
+    assert len(rows) == 24
+    assert (rows[0], rows[-1]) == ((NOW + timedelta(seconds=13_800), newest), (NOW, oldest))
+    assert rows[5][1] == "–"
+    assert chart.data["each"] == each
 
 
 def test_what_a_script_reads_cannot_end_its_element() -> None:

@@ -4,7 +4,7 @@ charts = [Chart("throughput", "Throughput", [Line("completed", "good", series)])
 {% for chart in charts %}{{ ui.chart(chart.id, chart.title, chart.data, chart.rows, chart.text, chart.json) }}{% endfor %}
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,6 +78,7 @@ class Chart:
                 {"at": int(mark.at.timestamp()), "name": mark.name, "tone": mark.tone, "sign": mark.sign}
                 for mark in self.marks
             ],
+            "each": self._each,
             "nothing": None
             if any(point.value for line in self.lines for point in line.series.points)
             else self.nothing,
@@ -89,15 +90,54 @@ class Chart:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Newest first, so few that a person can read them."""
-        points = list(zip(*(line.series.points for line in self.lines), strict=True))
-        step = max(1, -(-len(points) // MOST_ROWS))
-        return [(found[0].at, *(self._text(point.value) for point in found)) for found in points[::-1][::step]]
+        """Newest first, so few that a person can read them: each stands for several points, and nothing is left out."""
+        together = self._together
+        columns = [list(line.series.points) for line in self.lines]
+        ends = range(len(columns[0]), 0, -together)
+        merges = [_merge(line.series.metric) for line in self.lines]
+        return [
+            (
+                columns[0][max(0, end - together)].at,
+                *(
+                    self._text(merge([point.value for point in column[max(0, end - together) : end]]))
+                    for merge, column in zip(merges, columns, strict=True)
+                ),
+            )
+            for end in ends
+        ]
+
+    @property
+    def _together(self) -> int:
+        return max(1, -(-len(self.lines[0].series.points) // MOST_ROWS))
+
+    @property
+    def _each(self) -> str | None:
+        """What a row of the figures says of its points; None: it is one point."""
+        if self._together == 1:
+            return None
+        length = words.duration(self.lines[0].series.width * self._together)
+        return f"Each row is the {MERGED.get(self.lines[0].series.metric, 'highest')} of {length}."
 
     def _text(self, value: float | None) -> str:
         if value is None:
             return "–"
         return words.duration(value) if self.lines[0].series.unit == "seconds" else words.number(value)
+
+
+MERGED = {"throughput": "average", "failures": "sum", "errors": "sum"}
+
+
+def _merge(metric: str) -> Callable[[Sequence[float | None]], float | None]:
+    """Many points as one: numbers are added up, rates averaged; of the rest the highest is told."""
+
+    def merge(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if not known:
+            return None
+        how = MERGED.get(metric)
+        return sum(known) if how == "sum" else sum(known) / len(known) if how == "average" else max(known)
+
+    return merge
 
 
 def script_json(data: Any) -> Markup:

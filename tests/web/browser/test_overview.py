@@ -64,6 +64,7 @@ async def test_it_reads_well_with_its_figures_open(person: Person, jobs: Client,
         await expect(page.locator(f"#chart-{chart}").get_by_role("table")).to_be_visible()
     await fits(page)
     await axe(page)
+    await page.evaluate("scrollTo(0, 0)")
     await shot(page, "overview-figures")
 
 

@@ -126,10 +126,10 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
         ),
         Chart("backlog", "Backlog", [Line("waiting", "wait", series["backlog"])], marks, "jobs", "Nothing waited"),
         Chart(
-            "running", "Running", [Line("running", "busy", series["running"])], marks, "jobs", "Nothing ran for long"
+            "running", "Running", [Line("running", "busy", series["running"])], marks, "jobs", "Nothing was seen running"
         ),
         Chart("wait", "Wait", lines("wait", "wait"), marks, "to start", "No job ended in this time"),
-        Chart("duration", "Duration", lines("duration", "busy"), marks, "of running", "No job ended in this time"),
+        Chart("duration", "Duration", lines("duration", "busy"), marks, "per job", "No job ended in this time"),
         Chart(
             "failures",
             "Failures",
