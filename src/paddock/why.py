@@ -365,7 +365,7 @@ def _step(entry: Facts) -> str:
     texts = {
         "enqueued": f"asked for{by}",
         "claimed": f"taken by {worker}",
-        "yielded": f"ended {entry.get('count', 1)} turn{_s(entry.get('count', 1))} that go on later",
+        "yielded": f"ended {entry.get('count', 1)} turn{_s(entry.get('count', 1))} to go on later",
         "retry": f"failed on {worker}: {_reason(entry)}; {back} to be tried again",
         "released": f"given back by {worker}{reason}",
         "rescued": f"{worker} was lost; given back",

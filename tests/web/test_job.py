@@ -406,6 +406,20 @@ def test_progress_says_what_it_knows(
     assert (found.percent_text, found.rate, found.left) == (percent, rate, left)
 
 
+async def test_a_job_that_completed_is_done_whatever_it_reported_last(core: Core, open_page: Any) -> None:
+    [id] = await submit(core)
+    one = await worker(core)
+    attempt = await one.claim_one()
+    held = wire.Held(id=attempt.job.id, attempt_id=attempt.job.attempt_id, report={"percent": 85})
+    await one.link.beat(one.session, wire.Beat(holding=[held]))
+    client = await open_page()
+    assert '<progress value="85.0" max="100"' in (await client.get(f"/jobs/{id}")).text
+    await attempt.finish()
+    html = (await client.get(f"/jobs/{id}")).text
+    assert '<progress value="100" max="100"' in html
+    assert "last reported 85 %" in seen(html)
+
+
 def test_other_fields_of_a_report_are_shown_as_words() -> None:
     found = progress_of(running({"files": 5, "read_bytes": 1_500_000, "table": "x", "deep": {"a": 1}, "ok": True}), NOW)
     assert found is not None

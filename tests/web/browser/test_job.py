@@ -107,6 +107,7 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     await expect(page.locator(".sentence")).to_contain_text("wrong table")
     # The cleanup is a job of its own: its end is seen here all the same.
     await expect(page.locator("#related")).to_contain_text("completed", timeout=30_000)
+    await expect(page.locator(".timeline .cleanup.tone-good")).to_have_count(1, timeout=30_000)
     await shot(page, "job-cancelled")
 
     await page.get_by_role("button", name="Run it again as a new job").click()

@@ -247,10 +247,12 @@ function plan() {
   clearTimeout(again);
   const seconds = Number(document.querySelector("[data-look-again]")?.dataset.lookAgain);
   if (seconds) again = setTimeout(() => (document.hidden || live.currentState() === "paused" ? plan() : live.refresh("job")), seconds * 1000);
-  const related = document.getElementById("related");
-  const moving = related.querySelector("[data-related=moving]") !== null;
-  related.dataset.live = moving && ended() ? "clock" : "jobs";
-  related.dataset.liveEvery = moving && ended() ? "5" : "1";
+  const moving = ended() && document.querySelector("#related [data-related=moving]") !== null;
+  for (const id of ["related", "course"]) {
+    const region = document.getElementById(id);
+    region.dataset.live = moving ? "clock" : "jobs";
+    region.dataset.liveEvery = moving ? "5" : "1";
+  }
 }
 
 timeline();
@@ -270,7 +272,7 @@ whenDrawn((region) => {
   if (region === document.body || region.id === "job" || region.id === "related") plan();
 });
 setInterval(() => {
-  if (document.hidden) return;
+  if (document.hidden || live.currentState() === "paused") return;
   grow();
   showRate();
 }, 1_000);
