@@ -372,7 +372,7 @@ async def test_all_that_match_are_counted_asked_about_and_left_to_a_job(core: Co
     assert sorted((await reading.ids(core.db, matched)).ids) == sorted(meant), "one made after the count is not meant"
     html = await ops.get(location)
     assert "Cancelling all that match: it waits for a worker." in html
-    assert f'href="/jobs/{bulk.id}">The job that does it' in html
+    assert f'href="/jobs/{bulk.id}">See the job that does it' in html
     assert 'data-stream=""' in html, "a stream of one kind would not tell of the bulk job"
     bob = await people("analyst", "bob")
     assert "all that match: it waits" not in await bob.get(location)

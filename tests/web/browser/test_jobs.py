@@ -5,9 +5,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from paddock.client import Client
+from tests.playing import until
 from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
 from tests.web.browser.proxy import Proxy
 
@@ -21,8 +22,15 @@ def tag() -> str:
     return f"t-{uuid4().hex[:8]}"
 
 
+async def waiting(jobs: Client, tag: str, count: int) -> list[str]:
+    """Jobs that had their first turn and wait an hour for the next, newest first."""
+    ids = [str(jobs.submit("probe", WAITS, tags=[tag])["id"]) for _ in range(count)]
+    await until(lambda: all((job := jobs.get(id))["turn_count"] == 1 and job["status"] == "pending" for id in ids))
+    return ids[::-1]
+
+
 async def test_rows_change_in_place_and_new_ones_wait_behind_a_button(person: Person, jobs: Client, tag: str) -> None:
-    ids = [jobs.submit("probe", WAITS, tags=[tag])["id"] for _ in range(3)]
+    ids = await waiting(jobs, tag, 3)
     page = await person("ops")
     await page.goto(f"/jobs?tag={tag}")
     await settled(page)
@@ -58,6 +66,27 @@ async def test_rows_change_in_place_and_new_ones_wait_behind_a_button(person: Pe
     await expect(page.locator("#rows .table")).to_be_focused()
 
 
+async def test_a_change_told_before_the_script_of_the_list_has_loaded_is_not_missed(
+    person: Person, jobs: Client, tag: str
+) -> None:
+    [id] = await waiting(jobs, tag, 1)
+    page = await person("ops")
+
+    async def late_stream(route: Route) -> None:
+        jobs.run_now(id)
+        jobs.wait(id, 60)
+        await route.continue_()
+
+    async def later_script(route: Route) -> None:
+        await settled(page)
+        await route.continue_()
+
+    await page.route("**/api/stream**", late_stream, times=1)
+    await page.route("**/jobs.js", later_script)
+    await page.goto(f"/jobs?tag={tag}", wait_until="commit")
+    await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+
+
 async def test_an_empty_list_fills_by_itself(person: Person, jobs: Client, tag: str) -> None:
     page = await person("ops")
     await page.goto(f"/jobs?tag={tag}")
@@ -70,7 +99,7 @@ async def test_an_empty_list_fills_by_itself(person: Person, jobs: Client, tag: 
 async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_match_by_a_job(
     person: Person, jobs: Client, tag: str
 ) -> None:
-    ids = [jobs.submit("probe", WAITS, tags=[tag])["id"] for _ in range(6)][::-1]
+    ids = await waiting(jobs, tag, 6)
     page = await person("ops")
     await page.goto(f"/jobs?tag={tag}")
     await settled(page)
@@ -199,7 +228,7 @@ async def test_the_list_reads_well_whatever_is_in_it(
 async def test_the_list_works_without_scripts_and_below_a_sub_path(
     person: Person, jobs: Client, tag: str, proxy: Proxy, tmp_path: Path
 ) -> None:
-    id = jobs.submit("probe", WAITS, tags=[tag])["id"]
+    [id] = await waiting(jobs, tag, 1)
     plain = await person("ops", scripts=False)
     await plain.goto(f"/jobs?tag={tag}")
     await plain.locator("summary", has_text="Add filter").click()
