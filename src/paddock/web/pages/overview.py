@@ -126,7 +126,12 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
         ),
         Chart("backlog", "Backlog", [Line("waiting", "wait", series["backlog"])], marks, "jobs", "Nothing waited"),
         Chart(
-            "running", "Running", [Line("running", "busy", series["running"])], marks, "jobs", "Nothing was seen running"
+            "running",
+            "Running",
+            [Line("running", "busy", series["running"])],
+            marks,
+            "jobs",
+            "Nothing was seen running",
         ),
         Chart("wait", "Wait", lines("wait", "wait"), marks, "to start", "No job ended in this time"),
         Chart("duration", "Duration", lines("duration", "busy"), marks, "per job", "No job ended in this time"),
@@ -153,7 +158,7 @@ def _average(series: Series) -> float:
 def _tables(glance: Glance, errors: Sequence[Any]) -> dict[str, Any]:
     internal = {kind.name for kind in glance.kinds if kind.internal}
     workers = sorted((worker for worker in glance.workers if _shown(worker)), key=_order)
-    live = [worker for worker in workers if worker.live]
+    live = [worker for worker in workers if worker.live and not internal.issuperset(worker.kinds)]
     return {
         "statuses": STATUSES,
         "by_kind": sorted(glance.counts.by_kind.items(), key=lambda found: (found[0] in internal, found[0])),
