@@ -150,9 +150,10 @@ async def _charts(db: Database, kind: str, length: timedelta, marks: Sequence[Ma
     return [
         Chart("throughput", "Completed", [await line("throughput", "completed", "good")], marks),
         Chart("failures", "Failed", [await line("failures", "failed", "bad")], marks),
-        Chart("backlog", "Waiting and running", [await line("backlog", "waiting", "wait"), await line("running", "running", "busy")], marks),
-        Chart("wait", "Wait, due to start", [await line("wait_p50", "half of them", "busy"), await line("wait_p95", "95 of 100", "wait", dashed=True)], marks),
-        Chart("duration", "Run time", [await line("duration_p50", "half of them", "busy"), await line("duration_p95", "95 of 100", "wait", dashed=True)], marks),
+        Chart("backlog", "Queue", [await line("backlog", "waiting", "wait"), await line("running", "running", "busy")], marks),
+        Chart("oldest", "Oldest due", [await line("oldest_due", "waits", "wait")], marks),
+        Chart("wait", "Wait", [await line("wait_p50", "p50", "busy"), await line("wait_p95", "p95", "wait", dashed=True)], marks),
+        Chart("duration", "Run time", [await line("duration_p50", "p50", "busy"), await line("duration_p95", "p95", "wait", dashed=True)], marks),
     ]  # fmt: skip
 
 
