@@ -1,9 +1,9 @@
 """How the deliveries of a webhook went of late. Bounded: of each only the newest are looked at."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -47,14 +47,19 @@ async def health(db: Database, webhook_ids: Sequence[UUID]) -> dict[UUID, Health
 
 
 def _summed(newest_first: Sequence[asyncpg.Record]) -> Health:
-    counts = {"delivered": 0, "failed": 0, "retrying": 0, "under_way": 0, "skipped": 0}
-    for row in newest_first:
-        counts[_outcome(row)] += 1
-    found = Health(**counts, complete=len(newest_first) < MOST_DELIVERIES)
+    counts = Counter(_outcome(row) for row in newest_first)
+    found = Health(
+        delivered=counts["delivered"],
+        failed=counts["failed"],
+        retrying=counts["retrying"],
+        under_way=counts["under_way"],
+        skipped=counts["skipped"],
+        complete=len(newest_first) < MOST_DELIVERIES,
+    )
     failures = [row for row in newest_first if _outcome(row) in ("failed", "retrying")]
     if not failures:
         return found
-    last: dict[str, Any] = dict(failures[0])
+    last = failures[0]
     return replace(
         found,
         last_error=last["error_message"],

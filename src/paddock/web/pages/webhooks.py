@@ -119,7 +119,7 @@ def _by_field(problem: ApiError | Refused) -> dict[str, str]:
 async def create(request: Request, caller: Caller) -> Response:
     other = await field(request, "other")
     types = await fields(request, "types")
-    given = {
+    given: dict[str, Any] = {
         "url": await field(request, "url"),
         "types": types,
         "other": other,
