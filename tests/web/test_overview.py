@@ -438,6 +438,11 @@ async def test_an_analyst_sees_their_own_newest_work_and_nothing_of_the_whole(co
     for hidden in ("data-chart", "secret-worker", "Workers", "<script>alert", "<i>"):
         assert hidden not in page, hidden
 
+    for region, part in (("summary", "verdict"), ("rows", str(own))):
+        answer = (await look(role="analyst", owner="ada", x_paddock_regions=region)).json()["regions"]
+        assert set(answer) == {"standing", region}
+        assert part in answer[region]
+
     other = (await look(role="analyst", owner="eve")).text
     assert "You have no jobs yet." in other
     assert verdict(other).startswith("Nothing of yours runs or waits")

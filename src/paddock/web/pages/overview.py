@@ -185,18 +185,14 @@ def _order(worker: WorkerSeen) -> tuple[bool, str, str]:
 async def show_own(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
     assert caller.scope is not None
-    found = await reading.page(db, Filter(owner=caller.scope, include_cleanups=False), limit=OWN_NEWEST)
-    counts = await reading.counts(db, caller.scope)
-    clauses = judged_own(counts)
-    return await render(
-        request,
-        caller,
-        "overview_own.html",
-        jobs=found.jobs,
-        more=found.next_cursor is not None,
-        clauses=clauses,
-        spoken=spoken(clauses),
-        counts=counts,
-        statuses=STATUSES,
-        by_status=_by_status(counts),
-    )
+    asked = regions(request)
+    values: dict[str, Any] = {}
+    if not asked or "rows" in asked:
+        found = await reading.page(db, Filter(owner=caller.scope, include_cleanups=False), limit=OWN_NEWEST)
+        values |= {"jobs": found.jobs, "more": found.next_cursor is not None}
+    if not asked or "summary" in asked:
+        counts = await reading.counts(db, caller.scope)
+        clauses = judged_own(counts)
+        values |= {"clauses": clauses, "spoken": spoken(clauses), "counts": counts}
+        values |= {"statuses": STATUSES, "by_status": _by_status(counts)}
+    return await render(request, caller, "overview_own.html", **values)
