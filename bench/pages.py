@@ -27,7 +27,9 @@ JOBS_PER_SECOND = 100
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAGES = {
-    "overview, 15 min": "/",
+    "overview, 15 min": "/?range=15m",
+    "overview, 1 h": "/",
+    "overview, 24 h": "/?range=24h",
     "overview, 7 d": "/?range=7d",
     "jobs": "/jobs",
     "jobs, kind": "/jobs?kind=probe",
@@ -181,7 +183,8 @@ class OpenPage:
 async def _opened(serve: Serve, path: str) -> AsyncIterator[OpenPage]:
     text, _ = await _get(serve, path)
     page = OpenPage(path)
-    for tag in re.findall(r"<[a-z]+[^>]*data-live=\"jobs\"[^>]*>", text):
+    # Those by the clock too: something changes every second here.
+    for tag in re.findall(r"<[a-z]+[^>]*data-live=\"(?:jobs|clock)\"[^>]*>", text):
         region = re.search(r' id="([^"]+)"', tag)
         every = re.search(r'data-live-every="([\d.]+)"', tag)
         if region:

@@ -11,7 +11,7 @@ import pytest
 from paddock.db.pool import Database
 from paddock.jobs import reading
 from paddock.jobs.errors import Refused
-from paddock.jobs.model import Job
+from paddock.jobs.model import Job, JobId
 from paddock.jobs.reading import Filter
 from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
 
@@ -177,13 +177,13 @@ async def test_ids_go_on_where_they_stopped(db: Database) -> None:
 
 async def test_what_is_newer_than_a_page_matches_its_filter_and_is_bounded(db: Database) -> None:
     await add_ended(db, 5, ago="1 hour")
-    [last] = await add_ended(db, 1, ago="1 minute")
+    last = JobId((await add_ended(db, 1, ago="1 minute"))[0])
     failed, others = await add_ended(db, 3, status="failed", ago="1 s"), await add_live(db, 4)
     newest_first = sorted([*failed, *others], reverse=True)
     assert await reading.newer(db, Filter(), after=last) == newest_first
     assert await reading.newer(db, Filter(), after=last, limit=5) == newest_first[:5]
     assert await reading.newer(db, Filter(status="failed"), after=last) == failed[::-1]
-    assert await reading.newer(db, Filter(status="failed"), after=failed[-1]) == []
+    assert await reading.newer(db, Filter(status="failed"), after=JobId(failed[-1])) == []
 
     await add_ended(db, 3_000)
     ticks: Iterator[float] = iter([0.0, 1.0, 1.0])
