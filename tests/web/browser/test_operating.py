@@ -62,7 +62,7 @@ async def nothing_moved(page: Page) -> None:
 
 async def test_a_worker_is_quieted_and_let_again(person: Person, jobs: Client) -> None:
     page = await person("ops")
-    running = jobs.submit("probe", {"sleep_seconds": 600, "progress": 60, "save_each_step": True})["id"]
+    running = jobs.submit("probe", {"sleep_seconds": 600, "progress": 600, "save_each_step": True})["id"]
     await page.goto("/workers")
     await settled(page)
     job = page.locator(f"#running-{running}")
@@ -71,6 +71,9 @@ async def test_a_worker_is_quieted_and_let_again(person: Person, jobs: Client) -
     await expect(worker).to_contain_text("live")
     await axe(page)
     await still(page)
+    done = await job.locator("[data-name=Progress]").inner_text()
+    await expect(job.locator("[data-name=Progress]")).not_to_have_text(done, timeout=30_000)
+    await nothing_moved(page)
     await worker.get_by_role("button", name="Quiet").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("claims nothing new until you let it again. Nobody else offers probe")
@@ -217,7 +220,6 @@ async def test_a_group_is_seen_to_end_and_its_failed_jobs_are_retried(person: Pe
         summary = page.locator(".sentence")
         await expect(summary).to_contain_text("0 of 4 jobs ended.")
         await expect(page.locator(".shares")).to_contain_text("running 4")
-        await still(page)
         await attempts[0].finish("permanent", error=wire.Error(code="locked", message=f"The table is locked. {ODD}"))
         await attempts[1].finish()
         await expect(summary).to_contain_text("2 of 4 jobs ended, 1 failed.", timeout=15_000)
