@@ -31,8 +31,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """`share` is the percentage in words, `rest` what else it says."""
+
     percent: float | None
-    text: str
+    rest: str
+
+    @property
+    def share(self) -> str:
+        return "" if self.percent is None else f"{min(max(self.percent, 0), 100):.0f} %"
+
+    @property
+    def text(self) -> str:
+        return " · ".join(part for part in (self.share, self.rest) if part)
 
 
 def progress_of(job: Job) -> Progress | None:
@@ -41,7 +51,7 @@ def progress_of(job: Job) -> Progress | None:
     percent, done, total = (_number(report.get(name)) for name in ("percent", "done", "total"))
     if percent is None and done is not None and total:
         percent = 100 * done / total
-    said = [] if percent is None else [f"{min(max(percent, 0), 100):.0f} %"]
+    said = []
     rows, size = _number(report.get("rows")), _number(report.get("bytes"))
     if done is not None and total is not None:
         said.append(f"{words.number(done)} of {words.number(total)}")
@@ -53,7 +63,7 @@ def progress_of(job: Job) -> Progress | None:
         said.append(report["phase"])
     elif job.waiting_on is not None and job.status == "submitted":
         said.append(f"waits for {job.waiting_on}")
-    return Progress(percent, " · ".join(said)) if said else None
+    return Progress(percent, " · ".join(said)) if said or percent is not None else None
 
 
 def _number(value: Any) -> float | None:
