@@ -35,9 +35,9 @@ from tests.web.browser.pictures.stage import (
     stage,
 )
 
-MARGIN = 12
+MARGIN = 8
 PATIENCE_MS = 240_000
-MOST_BYTES = 150_000
+MOST_BYTES = 200_000
 
 
 class Camera:
