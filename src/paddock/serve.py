@@ -10,11 +10,11 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -35,6 +35,7 @@ from paddock.jobs.figures import sample_gauges
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.link import Link, LinkDown
 from paddock.known_kinds import all_kinds
+from paddock.stopping import end
 from paddock.web import pages
 from paddock.worker.local import LocalRunner
 from paddock.worker.settings import Settings
@@ -182,14 +183,12 @@ def _watch_health(app: FastAPI, healthy: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def _running(work: Awaitable[None]) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(work)
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await end(task)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -1,7 +1,6 @@
 """The core, assembled: what the API, the background passes and the worker inside `serve` call."""
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.link import Link
 from paddock.jobs.model import Job, JobId, NewJob, SessionId, Verdict
 from paddock.jobs.wakeups import Listener, Message, Notifier, Wake
+from paddock.stopping import end
 
 ACTING = statements("paddock.jobs.sql", "acting.sql")
 # Lowers no cursor.
@@ -309,11 +309,7 @@ async def open_core(
             yield core
         finally:
             core.claims.close()
-            for task in tasks:
-                task.cancel()
-            for task in tasks:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await end(*tasks)
 
 
 __all__ = ["Core", "CoreSettings", "DirectLink", "IdempotencyKey", "Submitted", "Verdict", "open_core"]
