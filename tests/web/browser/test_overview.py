@@ -32,8 +32,8 @@ async def test_what_goes_wrong_is_said_without_a_reload_and_marked_in_the_charts
         await expect(page.locator("#announcer")).to_contain_text("paused: probe_blocking", timeout=LIVE_MS)
         row = page.locator("#failures tr", has=page.get_by_role("link", name="probe", exact=True))
         await expect(row.first).to_be_visible(timeout=LIVE_MS)
-        marked = page.locator(".happened li", has_text="probe_blocking paused")
-        await expect(marked).to_contain_text("the table is <b>locked</b>", timeout=LIVE_MS)
+        marked = page.locator(".happened li", has_text="the table is <b>locked</b>")
+        await expect(marked).to_contain_text("probe_blocking paused", timeout=LIVE_MS)
         assert await page.evaluate("window.stayed")
 
         await page.locator("#chart-failures [data-plot]").hover()
