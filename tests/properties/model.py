@@ -253,6 +253,8 @@ class Model:
             delay = timedelta(seconds=item.delay_seconds)
         self._back(row, None if on_behalf else item.attempt_id, "transient", delay)
         row.error_code = code
+        if code == "stalled":
+            row.unsaved_seconds = 0
         if item.budget == "work":
             row.failure_count += 1
             row.unclassified_count += item.unclassified

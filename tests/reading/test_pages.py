@@ -11,6 +11,7 @@ import pytest
 from paddock.db.pool import Database
 from paddock.jobs import reading
 from paddock.jobs.errors import Refused
+from paddock.jobs.filtering import read_cursor
 from paddock.jobs.model import Job, JobId
 from paddock.jobs.reading import Filter
 from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
@@ -198,3 +199,28 @@ async def test_a_page_of_huge_jobs_is_cut_short_by_size(db: Database) -> None:
     assert 8 <= len(page.jobs) <= 10
     assert page.next_cursor is not None
     assert len(await every_id(db, Filter(), 30)) == 30
+
+
+async def test_where_an_owners_page_stops_tells_nothing_of_others(db: Database) -> None:
+    """Its cursor is an id of theirs, however little time there was and however much of others lay between."""
+    broken = ("broken", "It broke.")
+    own = {
+        *await add_live(db, 2, owner="ann", ago="1 h"),
+        *await add_ended(db, 2, owner="ann", status="failed", error=broken, ago="1 h"),
+    }
+    await add_live(db, 3_000, owner="bob")
+    await add_ended(db, 3_000, owner="bob", status="failed", error=broken)
+    for asked, matches in (
+        (Filter(owner="ann"), 4),
+        (Filter(owner="ann", error_code="broken"), 2),
+        (Filter(owner="ann", q="broke"), 2),
+        (Filter(owner="ann", tag="none"), 0),
+    ):
+        found, cursor = 0, None
+        while found == 0 or cursor is not None:
+            page = await reading.page(db, asked, limit=1, cursor=cursor, budget=timedelta(0))
+            found, cursor = found + len(page.jobs), page.next_cursor
+            if cursor is None:
+                break
+            assert read_cursor(cursor) in own
+        assert found == matches

@@ -87,6 +87,16 @@ async def test_a_save_begins_the_stall_anew(core: Core, clock: DatabaseClock, co
     assert (await read(core, id)).error_code == "stalled"
 
 
+async def test_a_try_after_a_stall_has_its_whole_time(core: Core, clock: DatabaseClock, connection: Connection) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, total_timeout = NULL")
+    _, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=21)
+    assert await rescuing.keep_timeouts(core) == 1
+    await passes(clock, played, minutes=10)
+    again = await played.claim_one()
+    assert again.job.stall_left == 1200
+
+
 async def test_time_not_claimed_is_no_stall(core: Core, clock: DatabaseClock, connection: Connection) -> None:
     await connection.execute("UPDATE kinds SET total_timeout = NULL")
     id, played, attempt = await running(core)

@@ -110,9 +110,13 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
     if asked.retrying:
         # First: nothing else looks at the counters. Only what ran before can have any.
         failed_before = "j.failure_count + j.cluster_count + j.lost_count > 0"
-        return (f"among jobs j.attempt_id IS NULL AND j.started_at IS NOT NULL AND {failed_before}",)
+        own = "($5::text IS NULL OR j.owner = $5)"
+        return (f"among jobs j.attempt_id IS NULL AND j.started_at IS NOT NULL AND {failed_before} AND {own}",)
     if asked.ids is not None:
         return ("among jobs j.id = ANY ($12)",)
+    if asked.owner is not None:
+        # Before all others: where a walk of theirs stops must tell an owner nothing of other people's jobs.
+        return ("along_key jobs owner $5",)
     if asked.group is not None:
         return ("among jobs j.group_id = $6",)
     if asked.schedule is not None:
@@ -144,6 +148,10 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
         return ()
     if asked.ids is not None:
         return ("among job_history j.id = ANY ($12)",)
+    if asked.owner is not None:
+        return (
+            "along_key job_history owner $5" if "completed" in asked.ended else "along_unhappy job_history owner $5",
+        )
     if asked.group is not None:
         return ("among job_history j.group_id = $6",)
     if asked.schedule is not None:
@@ -151,13 +159,9 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
     if asked.error_code is not None:
         return ("along_key job_history error_code $9",)
     if "completed" not in asked.ended:
-        if asked.owner is not None:
-            return ("along_unhappy job_history owner $5",)
         if asked.kind is not None:
             return ("along_unhappy job_history kind $3",)
         return ("along_statuses job_history status u.status",)
-    if asked.owner is not None:
-        return ("along_key job_history owner $5",)
     if asked.kind is not None:
         return ("along_key job_history kind $3",)
     return ("along job_history ",)

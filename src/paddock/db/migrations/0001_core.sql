@@ -144,6 +144,8 @@ WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.2, autovacuum_vacuum_t
 
 CREATE INDEX jobs_due ON jobs (kind, lane, due_at, id) WHERE attempt_id IS NULL;
 CREATE INDEX jobs_held ON jobs (session_id, claim_id) WHERE attempt_id IS NOT NULL;
+-- An owner's list walks along their own jobs: how far it got, and how long that took, tells nothing of others.
+CREATE INDEX jobs_owner ON jobs (owner, id);
 CREATE UNIQUE INDEX jobs_lock ON jobs (lock_key) WHERE lock_key IS NOT NULL;
 CREATE UNIQUE INDEX jobs_serial ON jobs (kind) WHERE serial AND attempt_id IS NOT NULL;
 CREATE INDEX jobs_group ON jobs (group_id) WHERE group_id IS NOT NULL;

@@ -52,7 +52,9 @@ WITH back AS (
         error_code = i.error->>'code', error_message = i.error->>'message',
         errors = CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
                  || (i.error || jsonb_build_object('attempt_id', i.attempt_id, 'at', paddock_now(), 'worker', j.claimed_by)),
-        unsaved_seconds = j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)),
+        -- A try after a stall has its whole time to save something in.
+        unsaved_seconds = CASE WHEN i.error->>'code' = 'stalled' THEN 0
+            ELSE j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)) END,
         run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
     FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::boolean[], $6::jsonb[])
          AS i(id, attempt_id, delay, budget, unclassified, error), kinds k

@@ -11,14 +11,13 @@ GROUP BY kind, status;
 
 -- name: owner_counts (relaxed)
 -- The newest $3 jobs of each table and not one more: an owner with millions costs no more than one with thousands.
--- `jobs` has no index by owner: its newest $4 rows are looked at.
 WITH live AS (
-    SELECT owner, kind, status, cleanup_of FROM jobs ORDER BY id DESC LIMIT $4
+    SELECT kind, status, cleanup_of FROM jobs WHERE owner = $1 ORDER BY owner DESC, id DESC LIMIT $4
 ), ended AS (
     SELECT kind, status, cleanup_of FROM job_history
     WHERE owner = $1 AND id > paddock_least_id(paddock_now() - $2::interval) ORDER BY id DESC LIMIT $3
 ), own AS (
-    SELECT kind, status, cleanup_of FROM live WHERE owner = $1
+    SELECT * FROM live
     UNION ALL
     SELECT * FROM ended
 )

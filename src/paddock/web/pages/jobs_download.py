@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from paddock.web.job_columns import Column
 from paddock.web.words import machine
 
 MOST_JOBS = 10_000
+LONGEST_SECONDS = 30.0
 JOBS_AT_ONCE = 500
 # What a spreadsheet takes for the beginning of a formula, or strips to find one. The wide forms count as the others.
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -56,7 +58,9 @@ def _file(request: Request, caller: Caller, ending: str, media_type: str, write:
 async def _matching(db: Database, asked: Filter) -> AsyncIterator[tuple[Sequence[Job], bool]]:
     """Pages, each with whether something comes after it. No connection is held between two: a reader may be slow."""
     cursor, left = None, MOST_JOBS
-    while left > 0:
+    # A filter that hardly anything matches walks far: not for ever, and what was found is said to be incomplete.
+    until = time.monotonic() + LONGEST_SECONDS
+    while left > 0 and time.monotonic() < until:
         found = await reading.page(db, asked, limit=min(JOBS_AT_ONCE, left), cursor=cursor)
         left -= len(found.jobs)
         cursor = found.next_cursor
