@@ -93,7 +93,9 @@ async def test_a_browser_that_is_not_signed_in_is_shown_the_way_back(url: str) -
     assert answer.headers["location"] == "/sign-in?next=%2Fjobs%2Fabc"
 
 
-@pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "https://evil.example", ""])
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "/\t/evil.example", "/\n\\evil.example", "https://evil.example", ""]
+)
 async def test_signing_in_leads_nowhere_else(core: Core, url: str, path: str) -> None:
     _, secret = await make_token(core)
     async with httpx2.AsyncClient(base_url=url) as client:

@@ -140,13 +140,22 @@ def _timed(text: str) -> Markup:
     parts = TIME.split(text)
     drawn = Markup('<time datetime="{}" data-time="exact">{}</time>')
     return Markup("").join(
-        drawn.format(machine(part), exact(part)) if place % 2 else escape(part) for place, part in enumerate(parts)
+        drawn.format(machine(part), exact(part)) if place % 2 and _exists(part) else escape(part)
+        for place, part in enumerate(parts)
     )
 
 
 def told(text: str | None) -> str:
     """The same where no markup may stand: a title, an aria-label."""
-    return TIME.sub(lambda found: exact(found[1]), text or "")
+    return TIME.sub(lambda found: exact(found[1]) if _exists(found[1]) else found[1], text or "")
+
+
+def _exists(time: str) -> bool:
+    """Whoever wrote the text may have written of the 30th of February."""
+    try:
+        return moment(time) is not None
+    except (ValueError, OverflowError):
+        return False
 
 
 def wall(at: datetime | None, zone: str) -> str:

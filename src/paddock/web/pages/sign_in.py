@@ -103,7 +103,10 @@ async def sign_out(request: Request, caller: Caller) -> Response:
 
 
 def own_path(path: str | None) -> str:
-    """Where to go after signing in: on this server only. '//other' and '/\\other' lead elsewhere."""
-    if path is None or not path.startswith("/") or path[1:2] in ("/", "\\"):
+    """Where to go after signing in: on this server only. '//other' and '/\\other' lead elsewhere, and so does either
+    with a tab or line break in it, which browsers drop."""
+    if path is None or not path.startswith("/") or path.startswith("//") or "\\" in path:
+        return "/"
+    if any(character <= " " or character == "\x7f" for character in path):
         return "/"
     return path

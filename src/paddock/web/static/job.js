@@ -31,7 +31,7 @@ function tell(point) {
   if (!line) return;
   if (point) {
     summary ??= line.innerHTML;
-    line.textContent = point.dataset.story.replace(TIME, (at) => exact(new Date(at)));
+    line.textContent = point.dataset.story.replace(TIME, (at) => (Number.isNaN(Date.parse(at)) ? at : exact(new Date(at))));
   } else if (summary !== null) {
     line.innerHTML = summary;
     summary = null;
