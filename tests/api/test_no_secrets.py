@@ -5,6 +5,9 @@ import pytest
 
 from paddock import log
 from paddock.api import signin
+from paddock.jobs.core import Core
+from paddock.jobs.events import OwnedEvent, emit
+from paddock.jobs.model import NewEvent
 from tests.api.conftest import Clients
 
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
@@ -59,3 +62,16 @@ async def test_a_payload_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncC
         assert "hunter2" not in answer.text
     assert read.json()["data"]["payload"]["token_name"] == "kept"
     assert read.json()["data"]["payload"]["n"] == 1
+
+
+async def test_a_fact_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncClient, core: Core) -> None:
+    data = {"password": "hunter2", "deep": [{"url": "postgresql://ada:hunter2@db/shop"}], "n": 1}
+    async with core.db.transaction() as tx:
+        await emit(core, tx, [OwnedEvent(NewEvent("thing.happened", "thing:1", data), "ada")])
+    listed = await ada.get("/api/events")
+    [event] = listed.json()["data"]
+    read = await ada.get(f"/api/events/{event['id']}")
+
+    for answer in (listed, read):
+        assert "hunter2" not in answer.text
+    assert read.json()["data"]["data"]["n"] == 1

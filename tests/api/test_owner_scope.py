@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx2
 
+from paddock.api.tokens import NewToken
 from paddock.jobs import grouping
 from paddock.jobs.core import Core
 from paddock.jobs.events import OwnedEvent, emit
@@ -142,6 +143,47 @@ async def test_webhooks_belong_to_their_owner(ada: httpx2.AsyncClient, bob: http
     )
     assert greedy.status_code == 403
     assert len((await ada.get("/api/webhooks")).json()["data"]) == 1
+
+
+async def test_an_operators_webhook_for_everybody_is_no_analysts_of_the_same_owner(
+    clients: Clients, grace: httpx2.AsyncClient, core: Core
+) -> None:
+    namesake = NewToken(name="grace's script", role="analyst", owner="grace")
+    _, clients.secrets["namesake"] = await clients.tokens.create(namesake, actor="test")
+    script = await clients("namesake")
+    asked = {"url": "https://example.com/ops", "types": ["*"], "all_owners": True}
+    everybodys = (await grace.post("/api/webhooks", json=asked)).json()["data"]
+    async with core.db.transaction() as tx:
+        await emit(core, tx, [OwnedEvent(NewEvent("thing.happened", "thing:1"), "grace")])
+    [event] = (await script.get("/api/events")).json()["data"]
+
+    assert (await script.get("/api/webhooks")).json()["data"] == []
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/test")):
+        assert (await script.request(method, f"/api/webhooks/{everybodys['id']}{path}")).status_code == 404
+    assert (await script.get(f"/api/events/{event['id']}/deliveries")).json()["data"] == []
+    for body in ({}, {"webhook_id": everybodys["id"]}):
+        again = await script.post(f"/api/events/{event['id']}/redeliver", json=body)
+        assert again.json()["error"]["code"] == "no_subscriber"
+    assert [webhook["id"] for webhook in (await grace.get("/api/webhooks")).json()["data"]] == [everybodys["id"]]
+
+
+async def test_an_operator_cannot_tell_one_owners_receiver_of_anothers_event(
+    ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, grace: httpx2.AsyncClient, core: Core
+) -> None:
+    async def subscribe(client: httpx2.AsyncClient, **fields: Any) -> str:
+        answer = await client.post("/api/webhooks", json={"url": "https://example.com/", "types": ["x"], **fields})
+        return str(answer.json()["data"]["id"])
+
+    hers, his, everybodys = await subscribe(ada), await subscribe(bob), await subscribe(grace, all_owners=True)
+    async with core.db.transaction() as tx:
+        await emit(core, tx, [OwnedEvent(NewEvent("thing.happened", "thing:1"), "ada")])
+    [event] = (await ada.get("/api/events")).json()["data"]
+
+    for webhook, status in ((hers, 202), (everybodys, 202), (his, 409)):
+        answer = await grace.post(f"/api/events/{event['id']}/redeliver", json={"webhook_id": webhook})
+        assert answer.status_code == status, answer.text
+    told = (await grace.get(f"/api/events/{event['id']}/deliveries")).json()["data"]
+    assert {delivery["webhook_id"] for delivery in told} == {hers, everybodys}
 
 
 async def test_an_idempotency_key_tells_nothing_of_anothers_work(

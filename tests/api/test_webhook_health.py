@@ -17,6 +17,7 @@ from tests.conftest import DatabaseClock
 
 ANN = Caller(uuid4(), "ann", "analyst", "ann")
 BOB = Caller(uuid4(), "bob", "analyst", "bob")
+OPS = Caller(uuid4(), "olga", "ops", "olga")
 
 
 @pytest.fixture
@@ -131,6 +132,20 @@ async def test_what_was_told_of_an_event_is_counted_for_those_who_may_see_it(
         waiting: {"pending": 1},
     }
     assert await facts.told(telling.db, BOB, [delivered, waiting]) == {}
+
+
+async def test_newer_deliveries_of_others_do_not_hide_an_owners_own(
+    telling: Core, clock: DatabaseClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "MOST_TOLD", 2)
+    await subscribe(telling)
+    await facts.create_webhook(telling.db, OPS, url="https://example.com/", types=["*"], all_owners=True)
+    event = await tell(telling, clock)
+    everybodys = [row["webhook_id"] for row in await facts.deliveries(telling.db, OPS, event) if row["owner"] == "olga"]
+    for _ in range(2):
+        await clock.advance(seconds=1)
+        await facts.redeliver(telling, OPS, event, everybodys, None)
+    assert await facts.told(telling.db, ANN, [event]) == {event: {"pending": 1}}
 
 
 @pytest.mark.parametrize(

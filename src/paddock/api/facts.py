@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 import orjson
 
+from paddock.api.job_json import masked
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database, Transaction, statements
 from paddock.jobs import events, reading
@@ -44,7 +45,7 @@ async def event(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None
 
 
 def _event(row: asyncpg.Record) -> dict[str, Any]:
-    return {**row, "data": orjson.loads(row["data"])}
+    return {**row, "data": masked(orjson.loads(row["data"]))}
 
 
 async def deliveries(db: Database, caller: Caller, event_id: UUID) -> list[dict[str, Any]]:
@@ -152,7 +153,10 @@ async def webhooks_page(db: Database, scope: str | None, before: UUID | None, li
 
 async def webhook(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:
     row = await db.fetchrow(SQL["webhook"], id)
-    return None if row is None or not caller.sees(row["owner"]) else dict(row)
+    if row is None or not caller.sees(row["owner"]):
+        return None
+    # One for everybody's events is the operators', though an analyst may have its owner's name.
+    return None if row["all_owners"] and not caller.operator else dict(row)
 
 
 async def create_webhook(
