@@ -343,6 +343,30 @@ async def test_a_region_alone_leaves_out_the_work_of_the_log(core: Core, open_pa
     assert set(answer.json()["regions"]) == {*names.split(","), "standing"}
 
 
+async def test_whatever_regions_are_asked_for_are_answered_and_the_page_itself_is_none(
+    core: Core, open_page: Any
+) -> None:
+    [id] = await submit(core)
+    await logged(core, await (await worker(core)).claim_one(), "a line\n")
+    client = await open_page()
+    answer = await client.get(f"/jobs/{id}", headers={"x-paddock-regions": "lines,job"})
+    assert "a line" in answer.json()["regions"]["lines"]
+    for path in ("/", f"/jobs/{id}", "/jobs"):
+        answer = await client.get(path, headers={"x-paddock-regions": "main,title,scripts,stream,nonsense"})
+        assert (answer.status_code, list(answer.json()["regions"])) == (200, ["standing"])
+
+
+async def test_a_reason_is_as_long_as_the_api_allows_and_no_longer(core: Core, open_page: Any) -> None:
+    [id] = await submit(core)
+    client = await open_page()
+    page = (await client.get(f"/jobs/{id}")).text
+    answer = await post(client, page, f"/jobs/{id}/cancel", reason="x" * 501)
+    assert answer.status_code == 422
+    assert "A reason has at most 500 characters" in answer.text
+    assert (await read(core, id)).status == "pending"
+    assert (await post(client, page, f"/jobs/{id}/cancel", reason="x" * 500)).status_code == 303
+
+
 # Waiting for a worker that does not come, or is silent
 
 

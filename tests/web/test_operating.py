@@ -429,13 +429,23 @@ async def test_what_is_wrong_with_a_schedule_is_said_at_its_field(
     assert await schedules.get(core.db, "fine") is None
 
 
+async def test_what_no_database_can_store_is_left_out_of_a_schedule(core: Core, ops: Browser) -> None:
+    fields = {"name": "fine\0", "kind": "plain\0", "timing": "cron", "cron": "0 0 * * *\0", "timezone": "\0"}
+    await ops.done("/schedules", "/schedules/-/new", **fields, priority="3", payload="{}", tags="a\0, \0", enabled="on")
+    made = await schedules.get(core.db, "fine")
+    assert made is not None
+    assert (made.kind, made.cron, made.timezone, list(made.tags)) == ("plain", "0 0 * * *", "UTC", ["a"])
+
+
 async def test_intervals_are_checked_and_foreseen(ops: Browser) -> None:
-    times = await ops.read("/schedules/-/times?timing=every&every=90m&timezone=UTC")
-    assert times.count("<li>") == 5
-    assert "<html" not in times
+    for zone in ("&timezone=UTC", "&timezone="):
+        times = await ops.read(f"/schedules/-/times?timing=every&every=90m{zone}")
+        assert times.count("<li>") == 5
+        assert "<html" not in times
     for query, message in (
         ("timing=every&every=soon", "Write a duration like 15m"),
         ("timing=every&every=0s", "The interval must lie between"),
+        ("timing=every&every=999999999w", "That is too long."),
         ("timing=cron&cron=<b>", "is not a cron expression"),
         ("timing=cron", "Write when it runs"),
     ):

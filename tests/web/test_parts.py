@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 import httpx2
 import pytest
@@ -16,7 +17,7 @@ from paddock.api import signin
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.jobs.core import Core
-from paddock.web import assets, pages, words
+from paddock.web import assets, frame, pages, words
 from paddock.web.frame import url_of
 from paddock.web.json_tree import MOST_BYTES, json_tree
 
@@ -55,6 +56,12 @@ def test_a_sentence_shows_commands_and_times_and_no_markup() -> None:
     assert '<time datetime="2026-11-15T09:30:00.000000Z" data-time="exact">2026-11-15 09:30:00 UTC</time>' in shown
     assert "<i>" not in shown
     assert words.prose("one ` alone") == "one ` alone"
+
+
+@pytest.mark.parametrize("time", ["2026-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "2026-11-15T99:00:00+00:00"])
+def test_a_time_that_cannot_be_stays_the_text_it_is(time: str) -> None:
+    assert words.prose(f"at {time} <b>") == f"at {time} &lt;b&gt;"
+    assert words.told(f"at {time}") == f"at {time}"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +156,19 @@ def test_only_our_own_paths_become_links() -> None:
     for path in ("//evil.example", "https://evil.example", ""):
         with pytest.raises(ValueError, match="no path of ours"):
             url_of(request, path)
+
+
+@pytest.mark.parametrize(("path", "link"), [("/jobs?kind=a", "/jobs?kind=a"), ("//evil.example", None)])
+def test_the_way_back_from_a_refusal_is_a_page_of_ours(path: str, link: str | None) -> None:
+    headers = [(b"host", b"paddock.test"), (b"referer", f"http://paddock.test{path}".encode())]
+    assert frame._came_from(Request({"type": "http", "method": "POST", "headers": headers})) == link
+
+
+def test_a_long_sentence_in_any_script_fits_into_its_cookie(app: FastAPI) -> None:
+    request = Request({"type": "http", "app": app, "headers": [(b"host", b"paddock.test")], "path": "/"})
+    [cookie] = frame.back(request, "/jobs", "🐎" * 500).headers.getlist("set-cookie")
+    assert len(cookie) < 4_096
+    assert unquote(cookie.partition(";")[0].partition("=")[2]) == "🐎" * 300
 
 
 def test_the_token_of_a_form_looks_different_each_time_and_is_the_same() -> None:

@@ -17,7 +17,10 @@ def iso(duration: timedelta | None) -> str | None:
 def parse(text: str, field: str) -> timedelta:
     short = SHORT.match(text)
     if short is not None:
-        return timedelta(seconds=int(short[1]) * UNITS[short[2]])
+        try:
+            return timedelta(seconds=int(short[1]) * UNITS[short[2]])
+        except OverflowError:
+            raise invalid_field(field, "That is too long.") from None
     found = ISO.match(text)
     if found is None or not any(found.groups()):
         raise invalid_field(field, "Write a duration like 15m, 1h, 7d or PT15M.")

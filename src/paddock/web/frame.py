@@ -62,6 +62,9 @@ REGIONS_HEADER = "x-paddock-regions"
 REGION = re.compile(r"[a-z][a-z0-9_]*\Z")
 SAID_COOKIE = "paddock_said"
 LONGEST_SAID = 500
+# Quoted they are three times as many, and a browser drops a cookie of more than 4 KiB.
+MOST_BYTES_SAID = 1_200
+LONGEST_REASON = 500  # as the API has it
 ZIPPED_FROM_BYTES = 2_000
 # However many pages are open: so many regions are rendered in a second, a few hundredths of a core.
 REGIONS_PER_SECOND = 5
@@ -133,7 +136,7 @@ def _came_from(request: Request) -> str | None:
     """The page that sent a form, to go back to; only if it is one of ours."""
     parts = urlsplit(request.headers.get("referer", ""))
     own = request.headers.get("host", "")
-    if request.method != "POST" or parts.netloc != own:
+    if request.method != "POST" or parts.netloc != own or parts.path.startswith("//"):
         return None
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
@@ -142,7 +145,7 @@ def back(request: Request, path: str, said: str | None = None) -> Response:
     """Where a form leads: a page, which then says in a sentence what was done."""
     response = RedirectResponse(url_of(request, path), 303)
     if said is not None:
-        text = quote(said[:LONGEST_SAID])
+        text = quote(said[:LONGEST_SAID].encode()[:MOST_BYTES_SAID].decode(errors="ignore"))
         secure = signin.is_secure(request)
         response.set_cookie(SAID_COOKIE, text, max_age=60, httponly=True, samesite="strict", secure=secure)
     return response
@@ -151,16 +154,19 @@ def back(request: Request, path: str, said: str | None = None) -> Response:
 async def field(request: Request, name: str) -> str:
     """A text of the form; empty when it is missing."""
     value = (await request.form()).get(name)
-    return _clean(value) if isinstance(value, str) else ""
+    text = clean(value) if isinstance(value, str) else ""
+    if name == "reason" and len(text) > LONGEST_REASON:
+        raise ApiError(422, "invalid", f"A reason has at most {LONGEST_REASON} characters; nothing was changed.")
+    return text
 
 
 async def fields(request: Request, name: str) -> list[str]:
     """All texts of that name, as boxes that were ticked send them."""
-    given = [_clean(value) for value in (await request.form()).getlist(name) if isinstance(value, str)]
+    given = [clean(value) for value in (await request.form()).getlist(name) if isinstance(value, str)]
     return [value for value in given if value]
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "").strip()
 
@@ -247,7 +253,8 @@ def _blocks(request: Request, template: str, asked: frozenset[str], values: Mapp
     """Only what is asked for, and the lines at the top, which change without anybody asking."""
     frame, own = templates().get_template("base.html"), templates().get_template(template)
     blocks = {"standing": frame.blocks["standing"]}
-    blocks |= {name: own.blocks[name] for name in sorted(asked) if name in own.blocks}
+    # What the frame leaves to its pages (their main part, scripts) is no region: nobody read what all of it needs.
+    blocks |= {name: own.blocks[name] for name in sorted(asked - frame.blocks.keys()) if name in own.blocks}
     context = own.new_context(dict(values))
     content = {"regions": {name: "".join(block(context)) for name, block in blocks.items()}}
     # What one page asks for twice as often, two pages ask for: the more are open, the longer each rests.

@@ -11,6 +11,7 @@ from paddock.api.job_json import masked
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import NORMAL
 from paddock.jobs.schedules import NewSchedule, Schedule
+from paddock.web.frame import clean
 from paddock.web.words import pretty
 
 FIELDS = ("name", "kind", "timing", "every", "cron", "timezone", "payload", "priority", "tags", "enabled")
@@ -56,8 +57,8 @@ def told(error: ApiError | Refused) -> list[tuple[str, str]]:
 
 def filled(values: Mapping[str, Any]) -> Form:
     """From what a browser sent; a checkbox that is not ticked sends nothing."""
-    texts: dict[str, Any] = {name: str(values.get(name) or "").strip() for name in FIELDS}
-    return Form(**texts)
+    texts: dict[str, Any] = {name: clean(str(values.get(name) or "")) for name in FIELDS}
+    return Form(**{**texts, "timezone": texts["timezone"] or "UTC"})
 
 
 def form_of(schedule: Schedule) -> Form:
@@ -91,7 +92,7 @@ def values_of(form: Form) -> dict[str, Any]:
         "kind": form.kind,
         "every": read("every", lambda: timing_of(form)[0]),
         "cron": read("cron", lambda: timing_of(form)[1]) if form.timing == "cron" else None,
-        "timezone": form.timezone or "UTC",
+        "timezone": form.timezone,
         "payload": read("payload", lambda: _payload(form.payload)),
         "priority": read("priority", lambda: _priority(form.priority)),
         "tags": [tag for word in form.tags.split(",") if (tag := word.strip())],

@@ -65,7 +65,7 @@ async def show(request: Request, caller: Caller) -> Response:
         can=job_actions.possible(plane, caller, job, drained=standing.drained, now=now),
         commands=job_actions.as_commands(plane, caller, job, standing.shown["payload"], _server(request)),
         result=masked(job.result),
-        log=None if asked else await _log(plane, job, entries),
+        log=await _log(plane, job, entries) if not asked or "lines" in asked else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.requests import Request
@@ -157,11 +158,17 @@ async def _show_form(request: Request, caller: Caller, asked: Form, schedule: Sc
         form=asked,
         schedule=schedule,
         kinds=_schedulable(plane_of(request).core.kinds, caller, asked.kind),
-        zones=sorted(available_timezones()),
+        zones=_zones(),
         times=times,
         zone=asked.timezone,
         problem=None,
     )
+
+
+@cache
+def _zones() -> list[str]:
+    """Read from some hundred files."""
+    return sorted(available_timezones())
 
 
 def _schedulable(kinds: Kinds, caller: Caller, chosen: str) -> list[str]:
@@ -177,10 +184,10 @@ async def _preview(request: Request, asked: Form) -> tuple[list[datetime], str |
     try:
         every, cron = timing_of(asked)
         now = await plane_of(request).core.db.fetchval(OVERVIEWS["clock"])
-        first = timing.checked(every=every, cron=cron, timezone=asked.timezone or "UTC", now=now)
+        first = timing.checked(every=every, cron=cron, timezone=asked.timezone, now=now)
     except (ApiError, Refused) as error:
         return [], next((message for _, message in told(error)), error.message)
-    return _foreseen(every, cron, asked.timezone or "UTC", first), None
+    return _foreseen(every, cron, asked.timezone, first), None
 
 
 def _foreseen(every: timedelta | None, cron: str | None, zone: str, first: datetime) -> list[datetime]:
