@@ -204,6 +204,12 @@ async def test_what_cannot_be_read_is_said_beside_its_chip_and_nothing_is_listed
     assert 'data-stream="none"' in html
 
 
+async def test_what_is_wrong_with_a_status_is_said_at_the_status(people: People) -> None:
+    html = await (await people()).get("/jobs?status=kind&kind=plain", status=422)
+    wrong = {re.sub(r"<[^>]*>", " ", text).split()[0]: bool(mark) for mark, text in CHIP.findall(html)}
+    assert wrong == {"Status": True, "Kind": False}
+
+
 async def test_a_cursor_somebody_made_up_is_said_and_the_newest_are_a_click_away(core: Core, people: People) -> None:
     ops = await people()
     html = await ops.get("/jobs?kind=plain&cursor=nonsense", status=400)
@@ -216,6 +222,8 @@ async def test_a_form_without_scripts_leads_to_an_address_without_its_empty_fiel
     answer = await ops.client.get("/jobs?status=failed&kind=&owner=+&status=pending&since=24h&q=")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/jobs?status=pending&status=failed&since=24h"
+    answer = await ops.client.get("/jobs?kind=plain&q=&cursor=abc")
+    assert answer.headers["location"] == "/jobs?kind=plain&cursor=abc"
 
 
 async def test_pages_go_back_by_key_and_say_how_far_they_looked(

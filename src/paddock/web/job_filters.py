@@ -82,7 +82,10 @@ class Asked:
             if name == "status":
                 found += [
                     Chip(
-                        NAMES[name], status_word(status), self.without(name, status), problem=self.problems.get(status)
+                        NAMES[name],
+                        status_word(status),
+                        self.without(name, status),
+                        problem=None if status in STATUSES else self.problems.get(name),
                     )
                     for status in value
                 ]
@@ -128,9 +131,6 @@ def read(items: Iterable[tuple[str, Any]], caller: Caller, now: datetime) -> Ask
             problems[name] = problem.message
         except ValueError as problem:
             problems[name] = str(problem)
-    for status in query.get("status", ()):
-        if status not in STATUSES:
-            problems[status] = problems.pop("status", problems.get(status, ""))
     times = {name: value for name, value in values.items() if isinstance(value, datetime)}
     if problems:
         return Asked(query, None, False, problems, times)

@@ -41,10 +41,10 @@ def routes() -> list[Route]:
 async def show(request: Request, caller: Caller) -> Response:
     asked = job_filters.read(request.query_params.multi_items(), caller, datetime.now(UTC))
     wanted = regions(request)
+    cursor = request.query_params.get("cursor") or None
     if not wanted and "" in request.query_params.values():
         # A form sends its empty fields too; what people copy and save should not have them.
-        return RedirectResponse(url_of(request, "/jobs", **asked.query), 303)
-    cursor = request.query_params.get("cursor") or None
+        return RedirectResponse(url_of(request, "/jobs", **asked.query, cursor=cursor), 303)
     found, problem = reading.Page([], None, None), None
     kept = await _kept(request, caller) if wanted else []
     try:
