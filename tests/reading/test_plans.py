@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from paddock.api import auditing
+from paddock.api import auditing, facts
 from paddock.db.pool import Database, Statement, open_database
 from paddock.jobs import bulk, histograms, logs, overviews, reading, schedules, upkeep
 from paddock.jobs.filtering import Filter, least_id
@@ -19,12 +19,19 @@ from paddock.jobs.partitions import HISTORY, LOGS, make_ahead
 from tests.conftest import Server
 from tests.reading.rows import add_ended, add_kind, add_live, run
 
-BIG = ("jobs", "job_history", "job_logs", "job_timeline", "idempotency_keys", "audit_log", "groups")
+BIG = ("jobs", "job_history", "job_logs", "job_timeline", "idempotency_keys", "audit_log", "groups", "events")
 # One entry in 50,000 has an action, an actor or a subject of its own; `often` does much, and `seldom` only there.
 AUDIT_LOG = """
 INSERT INTO audit_log (id, actor, action, subject)
 SELECT paddock_id(paddock_now() - make_interval(secs => i), i), CASE WHEN i = 40000 THEN 'rare' ELSE 'often' END,
        CASE WHEN i IN (30000, 40000) THEN 'seldom' WHEN i % 2 = 0 THEN 'cancel' ELSE 'retry' END, 'job:' || i
+FROM generate_series(1, 50000) i
+"""
+# One event in 50,000 has an owner or a type of its own; `often` has many, and one that is `seldom`.
+EVENTS = """
+INSERT INTO events (id, type, subject, version, owner, data)
+SELECT paddock_id(paddock_now() - make_interval(secs => i), i), CASE WHEN i IN (30000, 40000) THEN 'seldom' ELSE 'job.completed' END,
+       'job:' || i, 1, CASE WHEN i = 40000 THEN 'rare' ELSE 'often' END, '{}'
 FROM generate_series(1, 50000) i
 """
 GROUPS = """
@@ -81,6 +88,7 @@ async def filled(postgres: Server) -> AsyncIterator[str]:
         await run(db, "INSERT INTO idempotency_keys SELECT 'ann', '/', id::text, '' FROM jobs")
         await run(db, AUDIT_LOG)
         await run(db, GROUPS)
+        await run(db, EVENTS)
         for table in ("job_history", "job_logs"):
             for row in await run(
                 db,
@@ -191,6 +199,28 @@ async def test_pages_of_the_audit_log_touch_few_rows(watched: Watched) -> None:
             assert len(found) >= least, asked
     several = await auditing.of_actions(watched, ["seldom", "nothing"], since=now - timedelta(days=1), limit=20)
     assert len(several) == 2
+    for statement, arguments in watched.seen:
+        await touches_few_rows(watched, statement, arguments, most=200)
+
+
+async def test_pages_of_events_touch_few_rows(watched: Watched) -> None:
+    for expected, owner, type in (
+        (100, None, None),
+        (100, "often", None),
+        (100, None, "job.completed"),
+        (100, "often", "job.completed"),
+        (2, None, "seldom"),
+        (1, "often", "seldom"),
+        (1, "rare", None),
+        (1, "rare", "seldom"),
+        (0, "rare", "job.completed"),
+        (0, "nobody", "seldom"),
+        (0, "often", "nothing"),
+    ):
+        found = await facts.events_page(watched, owner, before=None, subject=None, type=type, limit=100)
+        ids = [event["id"] for event in found]
+        assert (len(ids), ids) == (expected, sorted(ids, reverse=True)), (owner, type)
+    assert await facts.events_page(watched, None, before=None, subject="job:40000", type="seldom", limit=100)
     for statement, arguments in watched.seen:
         await touches_few_rows(watched, statement, arguments, most=200)
 

@@ -1,15 +1,14 @@
 """What people changed, by whom and why. `paddock.jobs.acting.audit` writes it, in the transaction of the change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import orjson
 
-from paddock.db.pool import Database, Statement, statements
+from paddock.api.keyset import along
+from paddock.db.pool import Database, statements
 from paddock.jobs.filtering import GREATEST_ID, LEAST_ID, least_id
 
 SQL = statements("paddock.api.sql", "audit.sql")
@@ -21,6 +20,7 @@ INDEXES: Mapping[tuple[str, ...], Mapping[str, str]] = {
     ("actor",): {"actor": "$5"},
     ("actor", "action"): {'actor COLLATE "C"': "$5", "action": "$4"},
 }
+ALONG = {asked: along(SQL["along"], columns) for asked, columns in INDEXES.items()}
 
 
 async def page(
@@ -37,7 +37,7 @@ async def page(
     asked = {
         name: value for name, value in (("subject", subject), ("actor", actor), ("action", action)) if value is not None
     }
-    statement = SQL["among"] if subject is not None and len(asked) > 1 else along(tuple(asked))
+    statement = SQL["among"] if subject is not None and len(asked) > 1 else ALONG[tuple(asked)]
     rows = await db.fetch(statement, high, low, subject, action, actor, limit)
     return [{**row, "details": orjson.loads(row["details"])} for row in rows]
 
@@ -46,17 +46,3 @@ async def of_actions(db: Database, actions: Sequence[str], *, since: datetime, l
     """What was done of several things, newest first, so many of each at most."""
     rows = await db.fetch(SQL["of_actions"], list(actions), least_id(since), limit, GREATEST_ID)
     return [{**row, "details": orjson.loads(row["details"])} for row in rows]
-
-
-@cache
-def along(asked: tuple[str, ...]) -> Statement:
-    columns = INDEXES[asked]
-    parts = {
-        "columns": "".join(f"{column}, " for column in columns),
-        "values": "".join(f"{place}, " for place in columns.values()),
-        "order": "".join(f"{column} DESC, " for column in columns),
-    }
-    text = SQL["along"].sql
-    for part, content in parts.items():
-        text = text.replace(f"{{{part}}}", content)
-    return replace(SQL["along"], sql=text)

@@ -9,8 +9,9 @@ import asyncpg
 import orjson
 
 from paddock.api.job_json import masked
+from paddock.api.keyset import along
 from paddock.api.tokens import Caller
-from paddock.db.pool import Database, Transaction, statements
+from paddock.db.pool import Database, Statement, Transaction, statements
 from paddock.jobs import events, reading
 from paddock.jobs.acting import audit
 from paddock.jobs.core import Core
@@ -24,6 +25,13 @@ SECRET_PREFIX = "whsec_"  # noqa: S105  # not a secret: what every one of them b
 MOST_WEBHOOKS = 100
 MOST_TOLD = 20
 TEST_EVENT = "webhook.test"
+# By whether one owner's are asked for, and those of one type.
+EVENTS: Mapping[tuple[bool, bool], Statement] = {
+    (False, False): along(SQL["events_along"], {}),
+    (True, False): along(SQL["events_along"], {"owner": "$4"}),
+    (False, True): along(SQL["events_along"], {"type": "$2"}),
+    (True, True): along(SQL["events_along"], {'owner COLLATE "C"': "$4", "type": "$2"}),
+}
 
 
 async def events_page(
@@ -32,10 +40,8 @@ async def events_page(
     common = (before or GREATEST_ID, type, limit)
     if subject is not None:
         rows = await db.fetch(SQL["events_of_subject"], *common, subject, scope)
-    elif scope is not None:
-        rows = await db.fetch(SQL["events_of_owner"], *common, scope)
     else:
-        rows = await db.fetch(SQL["events_page"], *common)
+        rows = await db.fetch(EVENTS[scope is not None, type is not None], *common, scope)
     return [_event(row) for row in rows]
 
 

@@ -1,10 +1,12 @@
 """Pages of things that have an id in the order of their page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from paddock.api.pagination import read_cursor, write_cursor
+from paddock.db.pool import Statement
 
 
 def read_place(cursor: str | None) -> UUID | None:
@@ -17,3 +19,16 @@ def read_place(cursor: str | None) -> UUID | None:
 def next_cursor(items: Sequence[Mapping[str, Any]], limit: int) -> str | None:
     """A full page may be the last; the one after it is then empty."""
     return write_cursor(items[-1]["id"]) if len(items) == limit else None
+
+
+def along(statement: Statement, columns: Mapping[str, str]) -> Statement:
+    """The statement walking the index of these columns and the id; each with where the statement has its value."""
+    parts = {
+        "columns": "".join(f"{column}, " for column in columns),
+        "values": "".join(f"{place}, " for place in columns.values()),
+        "order": "".join(f"{column} DESC, " for column in columns),
+    }
+    text = statement.sql
+    for part, content in parts.items():
+        text = text.replace(f"{{{part}}}", content)
+    return replace(statement, sql=text)

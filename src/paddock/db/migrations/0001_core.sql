@@ -285,6 +285,9 @@ CREATE TABLE events (
 );
 CREATE INDEX events_owner ON events (owner, id);
 CREATE INDEX events_subject ON events (subject, id);
+CREATE INDEX events_type ON events (type, id);
+-- In a collation of its own, as audit_log_actor_action and for the same reason.
+CREATE INDEX events_owner_type ON events (owner COLLATE "C", type, id);
 
 CREATE TABLE webhooks (
     id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
