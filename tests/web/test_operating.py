@@ -2,9 +2,10 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -24,13 +25,14 @@ from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.figures import refresh_figures
 from paddock.jobs.kinds import Kind, Kinds
-from paddock.jobs.model import Group, GroupId, JobId, NewJob
-from paddock.jobs.overviews import KindSeen
+from paddock.jobs.model import Group, GroupId, JobId, NewJob, SessionId
+from paddock.jobs.overviews import KindSeen, WorkerSeen
+from paddock.jobs.running import Held
 from paddock.jobs.schedules import NewSchedule
 from paddock.metrics import Metrics
 from paddock.web import pages
 from paddock.web.pages.groups import parts_of, time_left
-from paddock.web.pages.workers import MOST_TILES
+from paddock.web.pages.workers import MOST_TILES, rows_of
 from paddock.web.policy import in_short, policy_of
 from paddock.web.schedule_form import short_duration, unmasked
 from tests.conftest import DatabaseClock
@@ -170,6 +172,31 @@ async def test_workers_show_what_they_run_how_far_it_is_and_who_is_late(
     running = row_of(page, f"running-{id}")
     assert f'href="/jobs/{id}"' in running
     assert "42 %" in running
+
+
+class Looked(list[Any]):
+    """Counts how often it is walked through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_what_many_workers_run_and_offer_is_looked_at_once_not_for_each() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    workers = [
+        WorkerSeen(SessionId(uuid4()), f"w{n}", "1", kinds, 1, 1, True, quiet, False, at, at, at)
+        for n, (kinds, quiet) in enumerate([(["a", "b"], False), (["b"], False), (["a", "c"], True)] * 10)
+    ]
+    jobs = [Held(JobId(uuid4()), one.session, "a", "ann", one.worker_id, at, None, False) for one in workers]
+    live, held = Looked([*workers[:3], *workers[5::3]]), Looked(jobs)
+    rows = rows_of(live, held, frozenset(), set())
+
+    assert [row.alone for row in rows[:3]] == [["a"], [], ["c"]]
+    assert all([job.session for job in row.held] == [row.seen.session] for row in rows)
+    assert (live.times, held.times) == (2, 1)
 
 
 async def test_a_mix_of_versions_is_said(core: Core, ops: Browser) -> None:

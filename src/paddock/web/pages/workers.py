@@ -1,6 +1,6 @@
 """The sessions of workers: what each runs, which are late, quiet or gone, and the switch that lets one claim nothing new."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -81,7 +81,7 @@ async def show(request: Request, caller: Caller) -> Response:
     held = await running.held_by(core.db, [worker.session for worker in live], most=MOST_HELD)
     late = await running.late(core.db)
     internal = {kind.name for kind in core.kinds if kind.internal}
-    rows = [_row(worker, live, held, late, internal) for worker in live]
+    rows = rows_of(live, held, late, internal)
     return await render(
         request,
         caller,
@@ -105,27 +105,37 @@ async def quiet(request: Request, caller: Caller) -> Response:
     return back(request, "/workers", said)
 
 
+def rows_of(
+    live: Sequence[WorkerSeen], held: Sequence[Held], late: frozenset[SessionId], internal: set[str]
+) -> list[Row]:
+    """The cost grows with the number of workers, not with its square."""
+    offered = Counter(kind for worker in live if _claims(worker) for kind in set(worker.kinds))
+    holding: dict[SessionId, list[Held]] = defaultdict(list)
+    for job in held:
+        holding[job.session].append(job)
+    return [_row(worker, offered, holding[worker.session], late, internal) for worker in live]
+
+
+def _claims(worker: WorkerSeen) -> bool:
+    return not worker.quiet and not worker.dying
+
+
 def _row(
     worker: WorkerSeen,
-    live: Sequence[WorkerSeen],
+    offered: Counter[str],
     held: Sequence[Held],
     late: frozenset[SessionId],
     internal: set[str],
 ) -> Row:
-    others = {
-        kind
-        for other in live
-        if other.session != worker.session and not other.quiet and not other.dying
-        for kind in other.kinds
-    }
+    own = int(_claims(worker))
     state: State = (
         "late" if worker.session in late else "stopping" if worker.dying else "quiet" if worker.quiet else "live"
     )
     return Row(
         worker,
         state,
-        [job for job in held if job.session == worker.session],
-        sorted(set(worker.kinds) - others),
+        held,
+        sorted(kind for kind in set(worker.kinds) if offered[kind] == own),
         inside=bool(worker.kinds) and set(worker.kinds) <= internal,
     )
 
