@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +20,7 @@ import paddock
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
-from paddock.db.pool import Transaction
+from paddock.db.pool import Database, Statement, Transaction
 from paddock.jobs import grouping, reading, schedules, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, open_core
@@ -30,7 +31,7 @@ from paddock.jobs.overviews import KindSeen, WorkerSeen
 from paddock.jobs.running import Held
 from paddock.jobs.schedules import NewSchedule
 from paddock.metrics import Metrics
-from paddock.web import pages
+from paddock.web import glance, pages
 from paddock.web.pages.groups import parts_of, time_left
 from paddock.web.pages.workers import MOST_TILES, rows_of
 from paddock.web.policy import in_short, policy_of
@@ -119,6 +120,20 @@ async def signed_in(app: FastAPI, core: Core) -> AsyncIterator[Open]:
 @pytest.fixture
 async def ops(signed_in: Open) -> Browser:
     return await signed_in("ops")
+
+
+@pytest.fixture
+def read_of_late(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that are run from now on."""
+    names: list[str] = []
+    fetch = Database.fetch
+
+    async def noted(self: Database, statement: Statement, *arguments: object) -> Any:
+        names.append(statement.name)
+        return await fetch(self, statement, *arguments)
+
+    monkeypatch.setattr(Database, "fetch", noted)
+    return names
 
 
 def words_of(page: str) -> str:
@@ -278,6 +293,24 @@ async def test_kinds_tell_their_policy_backlog_failures_and_who_offers_them(core
     for within in ("24h", "7d", "nonsense"):
         assert 'id="chart-duration"' in await ops.read(f"/kinds/plain?range={within}")
     await ops.read("/kinds/nonesuch", 404)
+
+
+async def test_a_region_of_a_kind_reads_only_what_it_shows_and_its_charts_are_read_once_for_all(
+    ops: Browser, read_of_late: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glance, "time", SimpleNamespace(monotonic=lambda: 0.0))
+
+    async def read_for(region: str) -> set[str]:
+        read_of_late.clear()
+        answer = await ops.client.get("/kinds/plain", headers={"x-paddock-regions": region})
+        assert set(answer.json()["regions"]) == {"standing", region}
+        return set(read_of_late)
+
+    now, failures, figures = [await read_for(region) for region in ("now", "kind_failures", "figures")]
+    assert "sessions_seen" in now - figures - failures
+    assert "error_groups" in failures - now - figures
+    assert {"ended_by_kind", "along", "ended_series"} <= figures - now - failures
+    assert "ended_series" not in await read_for("figures")
 
 
 async def test_a_kind_is_paused_for_a_reason_and_resumed(core: Core, ops: Browser) -> None:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from paddock.api import facts, signin
+from paddock.api import facts, signin, webhook_health
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import load
@@ -405,6 +405,25 @@ async def test_a_test_event_is_sent_and_its_page_tells_how_it_went(core: Core, e
     delivered = (await ada.post(f"/webhooks/{webhook}/test")).headers["location"]
     await end_next(core, "done")
     assert re.search(r"delivered The receiver answered 204 after [\d.]+ m?s", shown(await ada.get(delivered)))
+
+
+async def test_the_health_of_a_webhook_is_counted_only_for_the_region_that_shows_it(
+    enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await enter("analyst", "ada")
+    webhook = await subscribe(ada)
+    counted: list[object] = []
+    health = webhook_health.health
+
+    async def noted(*arguments: Any) -> Any:
+        counted.append(arguments)
+        return await health(*arguments)
+
+    monkeypatch.setattr(webhook_health, "health", noted)
+    for regions, times in (("told,trial", 0), ("health", 1)):
+        answer = await ada.client.get(f"/webhooks/{webhook}", headers={"x-paddock-regions": regions})
+        assert set(answer.json()["regions"]) == {"standing", *regions.split(",")}
+        assert len(counted) == times, regions
 
 
 async def test_what_belongs_to_another_is_not_there(core: Core, enter: Enter) -> None:

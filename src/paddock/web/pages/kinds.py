@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -20,7 +21,8 @@ from paddock.jobs.overviews import KindSeen, WorkerSeen
 from paddock.jobs.trends import error_groups
 from paddock.web import words
 from paddock.web.charting import Chart, Line, Mark
-from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.frame import back, field, form, page, plane_of, regions, render
+from paddock.web.glance import glances
 from paddock.web.policy import in_short, policy_of
 
 RANGES: Mapping[str, timedelta] = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
@@ -79,7 +81,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
     kind = await _kind(request, caller)
     asked = request.query_params.get("range", "1h")
     within = asked if asked in RANGES else "1h"
-    values = await _operating(core.db, kind, within) if caller.operator else NOTHING
+    values = await _operating(request, kind, within) if caller.operator else NOTHING
     return await render(
         request,
         caller,
@@ -124,28 +126,40 @@ async def _figures(db: Database) -> tuple[dict[str, Ended], dict[str, str], list
     return await last_hour.ended_by_kind(db), codes, await reading.workers(db)
 
 
-async def _operating(db: Database, kind: KindSeen, within: str) -> Mapping[str, Any]:
-    """What only operators see: it tells of everybody's work."""
-    length = RANGES[within]
+async def _operating(request: Request, kind: KindSeen, within: str) -> Mapping[str, Any]:
+    """What only operators see: it tells of everybody's work. Only what the regions asked for show is read."""
+    db, asked = plane_of(request).core.db, regions(request)
+    values = dict(NOTHING)
+    if not asked or "now" in asked:
+        values["workers"] = _offering(await reading.workers(db), kind)
+    if not asked or "figures" in asked:
+        values |= await _drawn(request, kind, RANGES[within])
+    if not asked or "kind_failures" in asked:
+        failed = await reading.page(db, Filter(kind=kind.name, status="failed"), limit=MOST_FAILURES)
+        codes = [found for found in await error_groups(db, RANGES[within]) if found.kind == kind.name]
+        values |= {"codes": codes, "failed": failed.jobs}
+    return values
+
+
+async def _drawn(request: Request, kind: KindSeen, length: timedelta) -> dict[str, Any]:
+    db = plane_of(request).core.db
     changes = await auditing.page(
         db, before=None, since=None, subject=f"kind:{kind.name}", action=None, actor=None, limit=MOST_CHANGES
     )
     marks = [Mark(found["at"], f"{found['action']} by {found['actor']}") for found in changes]
-    failed = await reading.page(db, Filter(kind=kind.name, status="failed"), limit=MOST_FAILURES)
-    ended = (await last_hour.ended_by_kind(db)).get(kind.name, Ended())
     return {
-        "charts": [] if kind.housekeeping else await _charts(db, kind.name, length, marks),
-        "codes": [found for found in await error_groups(db, length) if found.kind == kind.name],
-        "failed": failed.jobs,
+        "charts": [] if kind.housekeeping else await _charts(request, kind.name, length, marks),
         "changes": changes,
-        "ended": ended,
-        "workers": _offering(await reading.workers(db), kind),
+        "ended": (await last_hour.ended_by_kind(db)).get(kind.name, Ended()),
     }
 
 
-async def _charts(db: Database, kind: str, length: timedelta, marks: Sequence[Mark]) -> list[Chart]:
+async def _charts(request: Request, kind: str, length: timedelta, marks: Sequence[Mark]) -> list[Chart]:
+    db, seen = plane_of(request).core.db, glances(request)
+
     async def line(metric: str, name: str, tone: str, *, dashed: bool = False) -> Line:
-        return Line(name, tone, await charting.series(db, metric, kind, length), dashed)
+        read = partial(charting.series, db, metric, kind, length)
+        return Line(name, tone, await seen.shared(f"series {metric} {kind} {length}", read), dashed)
 
     return [
         Chart("throughput", "Completed", [await line("throughput", "completed", "good")], marks),

@@ -16,7 +16,7 @@ from paddock.api.keyset import next_cursor, read_place
 from paddock.api.routes.webhooks import NewWebhook, subscribe
 from paddock.api.tokens import Caller
 from paddock.jobs.errors import Refused
-from paddock.web.frame import back, field, fields, form, page, plane_of, render
+from paddock.web.frame import back, field, fields, form, page, plane_of, regions, render
 
 PAGE_LENGTH = 25
 DELIVERIES_SHOWN = 25
@@ -62,10 +62,10 @@ async def show_one(request: Request, caller: Caller) -> Response:
 
 
 async def _show_one(request: Request, caller: Caller, webhook: dict[str, Any], secret: str | None = None) -> Response:
-    db = plane_of(request).core.db
+    db, asked = plane_of(request).core.db, regions(request)
     cursor = request.query_params.get("cursor") or None
     told = await facts.deliveries_to(db, webhook["id"], read_place(cursor), DELIVERIES_SHOWN)
-    health = await webhook_health.health(db, [webhook["id"]])
+    health = await webhook_health.health(db, [webhook["id"]]) if not asked or "health" in asked else {}
     tested = request.query_params.get("tested")
     return await render(
         request,
@@ -74,7 +74,7 @@ async def _show_one(request: Request, caller: Caller, webhook: dict[str, Any], s
         webhook=webhook,
         host=host_of(webhook["url"]),
         secret=secret,
-        health=health[webhook["id"]],
+        health=health.get(webhook["id"]),
         deliveries=told,
         trial=next((delivery for delivery in told if str(delivery["id"]) == tested), None),
         cursor=cursor,
