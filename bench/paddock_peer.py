@@ -111,12 +111,12 @@ async def churn(env: Env, database: Database, load: Load) -> AsyncIterator[Churn
 
 SEED = """
 INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, result, turn_count, failure_count,
-    cluster_count, lost_count, error_code, error_message, created_at, started_at, completed_at, run_seconds, wait_seconds,
-    claimed_by)
+    cluster_count, lost_count, error_code, error_message, created_at, started_at, claimed_at, completed_at, run_seconds,
+    wait_seconds, claimed_by)
 SELECT paddock_id(at, n), (ARRAY['noop','noted','probe','probe_blocking'])[1 + n % 4], status, 3, 'owner-' || n % 50,
     ARRAY['team-' || n % 20], '{"filler": "seeded"}', CASE WHEN status = 'completed' THEN '{"rows": 1}'::jsonb END, 1, 0, 0, 0,
     CASE WHEN status = 'failed' THEN 'broken_' || n % 7 END, CASE WHEN status = 'failed' THEN 'It broke, variant ' || n % 7 END,
-    at, at + interval '1 second', at + interval '3 seconds', 2, 1, 'worker-' || n % 10
+    at, at + interval '1 second', at + interval '1 second', at + interval '3 seconds', 2, 1, 'worker-' || n % 10
 FROM (SELECT n, now() - (($1 - n) * interval '7 days' / $1) - interval '10 seconds' AS at,
              CASE WHEN n % 50 = 0 THEN 'failed' WHEN n % 100 = 1 THEN 'cancelled' ELSE 'completed' END AS status
       FROM generate_series(1, $1) AS n) rows

@@ -204,3 +204,9 @@ def test_a_long_error_is_cut_in_a_story() -> None:
     row = replace(retried(0, 1), error={"code": "x", "message": "long " * 500})
     waits = job(turn_count=1, started_at=T, claimed_at=T, due_at=after(60), ended_by=AttemptId(uuid4()))
     assert all(len(band.story) < 500 for band in drawn(waits, [row], after(10)).bands)
+
+
+def test_turns_whose_times_nobody_knows_are_drawn_as_a_wait() -> None:
+    """A row from elsewhere, without the time of its last claim."""
+    lost = job("failed", started_at=after(1), completed_at=after(3), turn_count=1, claimed_by="w")
+    assert kinds(drawn(lost, [], after(9))) == ["wait"]

@@ -174,9 +174,10 @@ class _Turns:
 
     def __init__(self, job: Job, entries: Sequence[Entry], attempts: Sequence[_Attempt], end: datetime) -> None:
         told = next((entry for entry in entries if entry.event == "yielded"), None)
-        self.count = 0 if told is None else told.count
+        self.count = 0
         if told is None or job.claimed_at is None:
             return
+        self.count = told.count
         self.start, self.end = told.at, job.claimed_at
         if all(attempt.start != job.claimed_at for attempt in attempts):
             # The last turn was one of them; how long it took is not known, how long one takes on the average is.
