@@ -14,7 +14,29 @@ from rich.console import Console
 from bench.environment import Env, environment
 from bench.figures import RESULTS_MARKDOWN, Figure, show, store
 
-BENCHMARKS = ("throughput", "latency", "slices", "enqueue", "beats", "queries", "pages", "memory", "stale_writer")
+BENCHMARKS = (
+    "throughput",
+    "latency",
+    "slices",
+    "enqueue",
+    "beats",
+    "queries",
+    "pages",
+    "memory",
+    "stale_writer",
+    "parquet_size",
+    "duckdb_parquet",
+    "postgres_parquet",
+    "trino_pages",
+    "trino_export",
+    "many_exports",
+    "export_latency",
+    "dump_sqlite",
+    "dump_postgres",
+    "dump_keyset",
+    "dump_memory",
+    "dump_neighbours",
+)
 
 Benchmark = Callable[[Env], Awaitable[list[Figure]]]
 

@@ -19,7 +19,10 @@ from rich.table import Table
 FOLDER = Path(__file__).resolve().parent
 RESULTS_JSON = FOLDER / "results.json"
 RESULTS_MARKDOWN = FOLDER / "RESULTS.md"
-PEERS = ("paddock", "pgqueuer", "procrastinate", "asyncpg", "psycopg", "uvloop")
+PEERS = (
+    "paddock", "pgqueuer", "procrastinate", "asyncpg", "psycopg", "uvloop", "pyarrow", "duckdb", "trino", "connectorx",
+    "adbc-driver-postgresql",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import msgspec
 
 from bench.environment import Database
 from bench.process import ROOT
-from paddock.api.tokens import NewToken, Tokens, new_secret
+from paddock.api.tokens import NewToken, Tokens, everything, new_secret
 from paddock.db.migrate import migrate
 from paddock.db.pool import open_database
 
@@ -133,7 +133,7 @@ async def _prepared(database: Database) -> Tokened:
     tokens = Tokened(new_secret(), new_secret())
     async with open_database(database.dsn, durable=1, relaxed=1) as db:
         store = Tokens(db)
-        await store.keep(NewToken(name="bench", role="admin", owner="bench"), tokens.admin, actor="bench")
+        await store.keep(everything("bench", "admin"), tokens.admin, actor="bench")
         await store.keep(NewToken(name="worker", role="worker", owner="worker"), tokens.worker, actor="bench")
     return tokens
 

@@ -63,7 +63,11 @@ def _key(group: str, name: str) -> str:
 
 def _default(name: str, field: Any) -> str:
     # Made when the process starts, from where it runs.
-    made = {"object_store": "`objects` in the data folder", "worker_id": "`HOSTNAME`, else `worker-{pid}`"}
+    made = {
+        "object_store": "`objects` in the data folder",
+        "scratch": "`scratch` in the data folder",
+        "worker_id": "`HOSTNAME`, else `worker-{pid}`",
+    }
     if name in made:
         return made[name]
     default = field.get_default(call_default_factory=field.default_factory is not None)
@@ -105,7 +109,7 @@ def commands() -> str:
     parts = [f"# Commands\n\n```text\n{overview().rstrip()}\n```\n"]
     for section in SECTIONS:
         for command in section.commands:
-            for verb in command.verbs.split() or [""]:
+            for verb in [*([""] if command.alone or not command.verbs else []), *command.verbs.split()]:
                 words = [command.name, *([verb] if verb else [])]
                 parts.append(f"## paddock {' '.join(words)}\n\n```text\n{_help(app, words)}\n```\n")
     return "\n".join(parts)
@@ -132,12 +136,12 @@ def _help(app: Any, words: list[str]) -> str:
 def routes() -> str:
     from fastapi import FastAPI
 
-    from paddock import doctor
+    from paddock import doctor, dumps, exports
     from paddock.api.access import ACCESS
     from paddock.api.app import ROUTERS, openapi
 
     app = FastAPI()
-    for router in (*ROUTERS, doctor.router()):
+    for router in (*ROUTERS, doctor.router(), *exports.routers(), *dumps.routers()):
         app.router.routes.extend(router.routes)
     documented: Mapping[str, Mapping[str, Any]] = openapi(app)["paths"]
     rows = []
@@ -154,6 +158,8 @@ def routes() -> str:
 
 
 def kinds() -> str:
+    from paddock.dumps.scheduled import SCHEDULED as SCHEDULED_DUMP
+    from paddock.exports.scheduled import SCHEDULED as SCHEDULED_EXPORT
     from paddock.jobs import upkeep
     from paddock.jobs.probe import PROBE, PROBE_BLOCKING
     from paddock.jobs.webhook import WEBHOOK
@@ -164,7 +170,7 @@ def kinds() -> str:
     )
     parts = [about]
     shown: dict[type, str] = {}
-    for kind in (PROBE, PROBE_BLOCKING, WEBHOOK, *upkeep.KINDS):
+    for kind in (PROBE, PROBE_BLOCKING, SCHEDULED_EXPORT, SCHEDULED_DUMP, WEBHOOK, *upkeep.KINDS):
         retry = kind.retry
         facts = {
             "submitted by": ", ".join(sorted(kind.submit)) if kind.submit else "code only",
@@ -276,6 +282,55 @@ def states() -> str:
     )
 
 
+def types() -> str:
+    from paddock.engines.children import duckdb_types, sqlite_types
+    from paddock.engines.postgres import types as postgres_types
+    from paddock.engines.trino import types as trino_types
+    from paddock.exports import arrow_types
+
+    declared = [(code(name), code(str(arrow))) for name, arrow in arrow_types.SCALARS.items()]
+    declared += [
+        (code("DECIMAL(p,s)"), "`decimal128(p, s)`, p up to 38"),
+        (code("LIST(t)"), "list"),
+        (code("MAP(k, v)"), "map"),
+        (code("STRUCT(a t, …)"), "struct"),
+    ]
+    duckdb = [
+        (
+            code(name.upper()),
+            code(str(rule.arrow)) if rule.arrow is not None else "refused",
+            rule.refused or (f"cast to {rule.cast} by DuckDB" if rule.cast else ""),
+        )
+        for name, rule in duckdb_types.TYPES.items()
+    ]
+    sqlite = [(code(name), code(str(kind.arrow))) for name, kind in sqlite_types.TYPES.items()]
+    sqlite += [(f"contains `{part}`", code(str(kind.arrow))) for part, kind in sqlite_types.AFFINITIES]
+    sqlite.append((code("DECIMAL(p,s)"), "`decimal128(p, s)`"))
+    postgres = [
+        (code(one.name), code(str(one.arrow)) if one.arrow is not None else "see the note", one.parquet, one.note)
+        for one in postgres_types.TYPES
+    ]
+    trino = [(code(one.raw), code(str(one.arrow(one.example))), one.parquet, one.note) for one in trino_types.TYPES]
+    return (
+        "# What each type becomes\n\n"
+        "Types are declared by the engine or the mapping, never guessed from values. What cannot be kept exactly fails"
+        " and names its column and the cast to write; nothing is rounded. Nested types follow their parts.\n\n"
+        "## In a mapping\n\n"
+        "A query may give anything whose every value the declared type holds: narrower integers, shorter decimals,"
+        " coarser times. Keys of nodes are STRING, INT64, DATE or UUID.\n\n"
+        + table(("declared", "in the file"), declared)
+        + "\n## DuckDB\n\n"
+        + table(("DuckDB", "in the file", ""), duckdb)
+        + "\n## Trino and Starburst\n\n"
+        + table(("Trino", "Arrow, by example", "Parquet", ""), trino)
+        + "\n## PostgreSQL\n\n"
+        + table(("PostgreSQL", "Arrow", "Parquet", ""), postgres)
+        + "\n## SQLite\n\n"
+        "By the column's declared type; an expression needs a CAST. A value of another kind than declared fails and"
+        " names its row.\n\n" + table(("declared", "in the file"), sqlite)
+    )
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": configuration,
     "metrics.md": metrics,
@@ -283,6 +338,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "routes.md": routes,
     "kinds.md": kinds,
     "states.md": states,
+    "types.md": types,
 }
 
 

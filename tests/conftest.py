@@ -4,8 +4,10 @@ Emptying a database takes milliseconds, copying the template about a second: a d
 as it looks like the template again once it is emptied."""
 
 import asyncio
+import logging
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -15,14 +17,20 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
+from paddock import log
 from paddock.db.embedded import embedded_postgres
 from paddock.db.migrate import migrate
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
 from paddock.metrics import Metrics
 from tests.kinds import TEST_KINDS
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts into the background so, and the processes that tests interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NUMBERS = count(1)
 REAL_CLOCK = (
@@ -37,6 +45,16 @@ TABLES = (
     " AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'schema_migrations'"
 )
 BLOATED = "SELECT bool_or(relpages > 100) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+# The same as in the template: nobody changed the schema. It is ten times cheaper than SHAPE, which tells whether what
+# somebody changed is as it was again. The clock is put back by each test that takes it.
+UNTOUCHED = """
+SELECT concat_ws(' ',
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_class WHERE oid >= 16384),
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint) FROM pg_attribute WHERE attrelid >= 16384),
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_constraint),
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_trigger),
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_proc WHERE oid >= 16384 AND proname <> 'paddock_now'))
+"""
 SHAPE = """
 SELECT md5(string_agg(part, E'\\n' ORDER BY part)) FROM (
     SELECT concat_ws(' ', c.oid::regclass, c.relkind, c.reloptions, a.attname, a.atttypid::regtype, a.attnotnull, a.attgenerated) AS part
@@ -66,7 +84,8 @@ class Server:
         self._problem: BaseException | None = None
         self.dsn = ""
         self.free: list[tuple[str, str]] = []
-        self._shape = ""
+        # UNTOUCHED and SHAPE of the template.
+        self._template: tuple[str, str] | None = None
         self._thread = threading.Thread(target=self._main, daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -97,7 +116,9 @@ class Server:
     async def create_database(self, name: str, template: str | None = None) -> str:
         connection = await asyncpg.connect(self.dsn)
         try:
-            await connection.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
+            await connection.execute(
+                f"CREATE DATABASE {name}" + (f" TEMPLATE {template} STRATEGY FILE_COPY" if template else "")
+            )
         finally:
             await connection.close()
         return self.dsn.replace("/paddock?", f"/{name}?")
@@ -112,7 +133,7 @@ class Server:
             await connection.execute(LONELY)
             await connection.execute("DROP TABLE IF EXISTS test_clock CASCADE")
             await connection.execute(REAL_CLOCK)
-            if await connection.fetchval(BLOATED) or await connection.fetchval(SHAPE) != await self._template_shape():
+            if await connection.fetchval(BLOATED) or not await self._as_the_template(connection):
                 return False
             tables = [row["name"] for row in await connection.fetch(TABLES)]
             await connection.execute(";".join(f"DELETE FROM {table}" for table in tables))
@@ -121,15 +142,16 @@ class Server:
         finally:
             await connection.close()
 
-    async def _template_shape(self) -> str:
-        if not self._shape:
-            connection = await asyncpg.connect(self.dsn.replace("/paddock?", "/paddock_template?"))
+    async def _as_the_template(self, connection: "asyncpg.Connection[asyncpg.Record]") -> bool:
+        if self._template is None:
+            template = await asyncpg.connect(self.dsn.replace("/paddock?", "/paddock_template?"))
             try:
-                await connection.execute(REAL_CLOCK)
-                self._shape = await connection.fetchval(SHAPE)
+                await template.execute(REAL_CLOCK)
+                self._template = await template.fetchval(UNTOUCHED), await template.fetchval(SHAPE)
             finally:
-                await connection.close()
-        return self._shape
+                await template.close()
+        untouched, shape = self._template
+        return bool(await connection.fetchval(UNTOUCHED) == untouched or await connection.fetchval(SHAPE) == shape)
 
     async def drop_database(self, name: str) -> None:
         connection = await asyncpg.connect(self.dsn)
@@ -173,6 +195,17 @@ async def take_clock(connection: "asyncpg.Connection[asyncpg.Record]") -> Databa
         "UPDATE service SET served_at = paddock_now(), resumed_at = paddock_now() - interval '1 day'"
     )
     return DatabaseClock(connection, at)
+
+
+@pytest.fixture
+def logging_put_back() -> Iterator[None]:
+    """For tests that configure the logs: those of the next test in this process must not notice."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, log._Handler)]
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ WAIT_SECONDS = 30
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.2
 RECONNECT_SECONDS = 1.0
+# A server that restarts, or whose database does, is away this long at most before one who waits is told so.
+PATIENCE_SECONDS = 120.0
 # The server says something every 15 s; silence for three times that long is a broken line.
 SILENCE_SECONDS = 45.0
 
@@ -52,6 +54,11 @@ class PaddockError(Exception):
         self.details = dict(details or {})
         self.request_id = request_id
         self.retry_after = retry_after
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same question may be answered in a moment: nobody answers, or one who cannot at present."""
+        return self.status in (0, 429) or self.status >= 500
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]" + (f"\n{self.hint}" if self.hint else "")
@@ -122,10 +129,12 @@ class Client:
         params: Mapping[str, Any] | None = None,
         body: Any = None,
         idempotency_key: str | None = None,
+        role: str | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """The answer as it came: `data`, and for lists `next_cursor`."""
+        """The answer as it came: `data`, and for lists `next_cursor`. `role` is the engine role to work under."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        headers |= {"X-Use-Case-Id": role} if role else {}
         repeatable = method == "GET" or idempotency_key is not None
         given = {name: _plain(value) for name, value in (params or {}).items() if value is not None}
         for attempt in range(ATTEMPTS if repeatable else 1):
@@ -172,9 +181,17 @@ class Client:
     def wait(self, id: str, timeout: float | None = None) -> Job:
         """The job once it has ended, however it ended; `NotFinished` after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        patience = time.monotonic() + PATIENCE_SECONDS
         while True:
             left = WAIT_SECONDS if deadline is None else max(0.0, min(WAIT_SECONDS, deadline - time.monotonic()))
-            job = self._job("GET", f"/api/jobs/{id}", params={"wait": left}, timeout=left + self._timeout)
+            try:
+                job = self._job("GET", f"/api/jobs/{id}", params={"wait": left}, timeout=left + self._timeout)
+            except PaddockError as error:
+                if not error.passes or time.monotonic() >= min(patience, deadline or patience):
+                    raise
+                time.sleep(RECONNECT_SECONDS * random.uniform(0.5, 1.5))
+                continue
+            patience = time.monotonic() + PATIENCE_SECONDS
             if job["completed_at"] is not None:
                 return job
             if deadline is not None and time.monotonic() >= deadline:
@@ -235,10 +252,8 @@ class Client:
                     last_event_id = message.id or last_event_id
                     if message.event:
                         yield message
-            except Unreachable:
-                pass
             except PaddockError as error:
-                if error.status < 500 and error.status != 429:
+                if not error.passes:
                     raise
             # Not all at the same moment: a server that comes back has many of us.
             time.sleep(RECONNECT_SECONDS * random.uniform(0.5, 1.5))
@@ -264,6 +279,50 @@ class Client:
                     response.read()
                     _answer(response)
                 yield from read_events(response.iter_lines())
+        except httpx2.TransportError as problem:
+            raise Unreachable(self.server, problem) from problem
+
+    def about_file(self, path: str) -> Mapping[str, str]:
+        """What the server says of a file without sending it: `etag`, `content-length`."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+            try:
+                response = self._http.head(path)
+            except httpx2.TransportError as problem:
+                if attempt == ATTEMPTS - 1:
+                    raise Unreachable(self.server, problem) from problem
+                continue
+            if response.status_code != 200:
+                _answer(response)
+            return response.headers
+        raise AssertionError("the loop above returns or raises")
+
+    def download(
+        self, path: str, *, params: Mapping[str, Any] | None = None, start: int = 0, etag: str | None = None
+    ) -> Iterator[bytes]:
+        """The bytes of a file from `start` on. `Unreachable` when the line breaks: ask again from there. With an `etag`
+        only of that very file: `PaddockError` `file_changed` when another took its place."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        headers |= {"If-Range": etag} if start and etag else {}
+        try:
+            with self._http.stream("GET", path, params=params, headers=headers) as response:
+                if response.status_code not in (200, 206):
+                    response.read()
+                    _answer(response)
+                if etag and response.headers.get("etag", etag) != etag:
+                    raise PaddockError(412, "file_changed", "The server has another file under this name by now.")
+                part = response.status_code == 206
+                if part and not response.headers.get("content-range", "").startswith(f"bytes {start}-"):
+                    raise PaddockError(
+                        206, "wrong_range", "The server sent another part of the file than was asked for."
+                    )
+                # Who knows no ranges, a proxy perhaps, sends it all.
+                known = 0 if part else start
+                for chunk in response.iter_bytes():
+                    if len(chunk) > known:
+                        yield chunk[known:]
+                    known = max(0, known - len(chunk))
         except httpx2.TransportError as problem:
             raise Unreachable(self.server, problem) from problem
 
@@ -301,6 +360,9 @@ def _answer(response: httpx2.Response) -> dict[str, Any]:
     if response.is_success and isinstance(content, dict):
         return content
     error = content.get("error") if isinstance(content, dict) else None
+    if isinstance(error, str):
+        # `/export/...` speaks as its older clients expect.
+        error = {"code": response.headers.get("x-error-code", "refused"), "message": error}
     if not isinstance(error, dict):
         # Not ours: a proxy on the way.
         error = {"code": f"http_{response.status_code}", "message": f"The server answered {response.status_code}."}

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -30,6 +30,8 @@ from pydantic import (
     ValidationError,
 )
 
+# What `object_store` says where nothing shall be kept: exports and dumps then have no place to go to.
+NO_STORE = "none"
 PREFIX = "PADDOCK_"
 OLDER_PREFIX = "GRAPH_OLAP_"
 
@@ -91,8 +93,32 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "starburst_client_tags",
         "starburst_source",
     ),
-    "exports": ("direct_export", "gcp_project", "export_bucket"),
+    "exports": (
+        "direct_export",
+        "gcp_project",
+        "export_bucket",
+        "scratch",
+        "scratch_bytes",
+        "export_memory_bytes",
+        "explicit_snapshots",
+    ),
+    "dumps": (
+        "dumps_databases",
+        "dumps_default_database",
+        "dumps_sync_max_seconds",
+        "dumps_keep_days",
+        "dumps_slice_seconds",
+        "dumps_part_bytes",
+        "dumps_cors_origins",
+        "dumps_callback_allow_http",
+    ),
 }
+# Tables of tables, one for each name: `[engines.warehouse]`, `[dumps.databases.shop]`. What is in them is checked by who uses it.
+NAMED_TABLES = ("engines", "destinations", "dumps_databases")
+# Of those, what is a path: it starts at the file that names it.
+PATHS_IN_TABLES = (
+    "roots", "hidden", "spill_folder", "path", "database", "ca_file", "password_file", "token_file", "work_dir", "pg_dump"
+)  # fmt: skip
 
 # What Kubernetes adds for a service called `paddock` or `paddock-worker`, see `enableServiceLinks`.
 SERVICE_LINK = re.compile(r".*_SERVICE_HOST|.*_SERVICE_PORT(_\w+)?|.*_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
@@ -132,6 +158,10 @@ def _numbers_by_kind(value: object) -> object:
     return {kind.strip(): number.strip() for kind, _, number in pairs}
 
 
+def _tables(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) else value
+
+
 def _http_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -146,11 +176,18 @@ def _postgres_url(value: SecretStr) -> SecretStr:
 
 
 def _store_url(value: str) -> str:
-    return value if "://" in value else _folder_url(Path(value))
+    return value if "://" in value or value == NO_STORE else _folder_url(Path(value))
 
 
 def _folder_url(folder: Path) -> str:
     return folder.expanduser().absolute().as_uri()
+
+
+def _default_store(valid: Mapping[str, Any]) -> str:
+    bucket: str | None = valid.get("export_bucket")
+    if bucket:
+        return bucket if "://" in bucket else f"gs://{bucket}"
+    return _folder_url(valid["data"] / "objects")
 
 
 def _level(value: object) -> object:
@@ -162,9 +199,13 @@ def _level(value: object) -> object:
 Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=366 * 86400, allow_inf_nan=False)]
 Days = Annotated[int, BeforeValidator(_number), Field(ge=1, le=36500)]
 Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=2**31)]
+Bytes = Annotated[int, BeforeValidator(_number), Field(ge=16 * 1024**2, le=2**60)]
+# Object stores take no part below 5 MiB, and it is raised to that there.
+PartBytes = Annotated[int, BeforeValidator(_number), Field(ge=64 * 1024, le=5 * 1024**3)]
 Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Tables = Annotated[dict[str, dict[str, Any]], BeforeValidator(_tables)]
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
 
@@ -194,9 +235,8 @@ class Config(BaseModel):
     webhook_allow_private: bool = False
 
     data: Path = Path("paddock-data")
-    object_store: Annotated[str, AfterValidator(_store_url)] = Field(
-        default_factory=lambda valid: _folder_url(valid["data"] / "objects")
-    )
+    export_bucket: str | None = None  # the older name of object_store: a bucket of GCS unless it is a URL
+    object_store: Annotated[str, AfterValidator(_store_url)] = Field(default_factory=_default_store)
 
     server: HttpUrl | None = None  # None: the running `paddock up`
     token: SecretStr | None = None
@@ -232,7 +272,21 @@ class Config(BaseModel):
     starburst_source: str | None = None
     direct_export: bool = True
     gcp_project: str | None = None
-    export_bucket: str | None = None
+    scratch: Path = Field(default_factory=lambda valid: valid["data"] / "scratch")
+    scratch_bytes: Bytes = 16 * 1024**3
+    export_memory_bytes: Bytes = 256 * 1024**2
+    explicit_snapshots: bool = True
+    engines: Tables = Field(default_factory=dict)
+    destinations: Tables = Field(default_factory=dict)
+
+    dumps_databases: Tables = Field(default_factory=dict)
+    dumps_default_database: str | None = None  # None: the only one there is
+    dumps_sync_max_seconds: Seconds = 900
+    dumps_keep_days: Days = 7
+    dumps_slice_seconds: Seconds = 4.5
+    dumps_part_bytes: PartBytes | None = None  # None: by the size of the database
+    dumps_cors_origins: Words = ()
+    dumps_callback_allow_http: bool = False
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -275,6 +329,10 @@ class Config(BaseModel):
     @property
     def logs_kept(self) -> timedelta:
         return timedelta(days=self.log_days)
+
+    @property
+    def has_store(self) -> bool:
+        return self.object_store != NO_STORE
 
     def bearer_token(self) -> SecretStr | None:
         """`token`, else what `token_file` holds now: a mounted secret changes while we run."""
@@ -412,11 +470,30 @@ def _keys_of_file(content: Mapping[str, Any], path: Path) -> Iterator[tuple[str,
 
 def _placed(name: str, item: _Given) -> Any:
     """A relative folder starts where it was written: at the file that names it, or where the command runs."""
-    relative = name in ("data", "token_file") or (name == "object_store" and "://" not in str(item.value))
+    if name in NAMED_TABLES and isinstance(item.value, dict):
+        return {key: _placed_table(table, item.base) for key, table in item.value.items()}
+    store = name == "object_store" and "://" not in str(item.value) and item.value != NO_STORE
+    relative = name in ("data", "token_file", "scratch") or store
     if relative and isinstance(item.value, str | Path):
         path = item.base / Path(item.value).expanduser()
         return str(path) if name == "object_store" else path
     return item.value
+
+
+def _placed_table(table: Any, base: Path) -> Any:
+    def placed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [placed(one) for one in value]
+        return str(base / Path(value).expanduser()) if isinstance(value, str) else value
+
+    if not isinstance(table, dict):
+        return table
+
+    def is_path(key: str, value: Any) -> bool:
+        """A destination's url may be a folder, like the object store's."""
+        return key in PATHS_IN_TABLES or (key == "url" and isinstance(value, str) and "://" not in value)
+
+    return {key: placed(value) if is_path(key, value) else value for key, value in table.items()}
 
 
 def _check_relations(config: Config, given: Mapping[str, _Given]) -> None:
@@ -437,6 +514,30 @@ def _check_relations(config: Config, given: Mapping[str, _Given]) -> None:
             raise ConfigError(f"{told(name)} must differ from {first}: leave it out to answer on that port.")
         if port:
             taken[port] = name
+    _check_places(config)
+
+
+def _check_places(config: Config) -> None:
+    """A place has one name: exports take turns at `lake:orders`, and would not know that it is `sales:orders` too."""
+    places = [("object_store", _place(config.object_store))] if config.has_store else []
+    for name, table in config.destinations.items():
+        if isinstance(url := table.get("url"), str):
+            places.append((f"destinations.{name}", _place(url)))
+    for at, (name, place) in enumerate(places):
+        for other, its_place in places[:at]:
+            shorter = min(len(place), len(its_place))
+            if place[:shorter] == its_place[:shorter]:
+                raise ConfigError(
+                    f"{name} and {other} must be places of their own: one is the other, or a folder inside it."
+                )
+
+
+def _place(url: str) -> tuple[str, ...]:
+    """Equal for equal places; that of a folder inside begins with it."""
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return ("file", *Path(unquote(parts.path) if parts.scheme else url).resolve().parts)
+    return (parts.scheme, parts.netloc, parts.query, *(folder for folder in parts.path.split("/") if folder))
 
 
 def _first_error(invalid: ValidationError, given: Mapping[str, _Given]) -> ConfigError:

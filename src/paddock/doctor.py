@@ -25,6 +25,8 @@ from paddock.log import scrub
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from paddock.storage.store import Store
+
 Level = Literal["ok", "warning", "broken"]
 
 LONGEST_CHECK = 10.0
@@ -168,33 +170,33 @@ async def _clock(core: Core, config: Config) -> AsyncIterator[Finding]:
 
 
 async def _object_store(core: Core, config: Config) -> AsyncIterator[Finding]:
+    from paddock.storage.store import open_store
+
     began = time.monotonic()
     try:
-        # In a thread: the library's async calls and the end of a process do not go together.
-        await asyncio.to_thread(_write_read_delete, config.object_store)
+        store = open_store(config.object_store)
+        await _write_read_delete(store)
+        needs_rule = await store.needs_lifecycle_rule()
     except Exception as problem:  # whatever a store's library raises, it is this finding
         told = scrub(f"{config.object_store}: {type(problem).__name__}: {problem}", limit=500)
         yield broken("object store", told, "Check PADDOCK_OBJECT_STORE, and that its credentials may write and delete.")
-    else:
-        milliseconds = 1000 * (time.monotonic() - began)
-        yield ok("object store", f"{scrub(config.object_store)}: write, read, delete in {milliseconds:.0f} ms.")
+        return
+    told = f"{scrub(store.url)}: write, read, delete in {1000 * (time.monotonic() - began):.0f} ms."
+    if needs_rule:
+        # Uploads that were killed cannot be listed here; only the store itself can take them away.
+        told += " See that it has a lifecycle rule that aborts incomplete multipart uploads after a week"
+        told += ", or let Paddock list them (s3:ListBucketMultipartUploads)." if store.url.startswith("s3:") else "."
+    yield ok("object store", told)
 
 
-def _write_read_delete(url: str) -> None:
-    import obstore
-    from obstore.store import LocalStore, from_url
-
-    if url.startswith("file://"):
-        store: Any = LocalStore(url.removeprefix("file://"), mkdir=True)
-    else:
-        store = from_url(url)
-    path, content = f".paddock-doctor/{uuid4()}", b"A small object that proves the way there and back."
-    obstore.put(store, path, content)
+async def _write_read_delete(store: "Store") -> None:
+    key, content = f".paddock-doctor/{uuid4()}", b"A small object that proves the way there and back."
+    await store.put(key, content)
     try:
-        if bytes(obstore.get(store, path).bytes()) != content:
+        if await store.read(key) != content:
             raise ValueError("what was read is not what was written")
     finally:
-        obstore.delete(store, path)
+        await store.delete([key])
 
 
 async def _workers(core: Core, config: Config) -> AsyncIterator[Finding]:

@@ -21,7 +21,7 @@ import structlog
 from fastapi import FastAPI
 
 import paddock
-from paddock import doctor, garbage, tracing
+from paddock import doctor, dumps, exports, garbage, tracing
 from paddock.api.app import close, create_app, create_internal_app, create_metrics_app
 from paddock.api.errors import database_away
 from paddock.api.server import Server, listen
@@ -29,6 +29,8 @@ from paddock.background.looping import Loop
 from paddock.config import Config
 from paddock.db.migrate import migrate
 from paddock.db.pool import UNAVAILABLE, Database
+from paddock.dumps import removing as dump_removing
+from paddock.exports import removing
 from paddock.jobs import upkeep, wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.figures import sample_gauges
@@ -37,6 +39,7 @@ from paddock.jobs.link import Link, LinkDown
 from paddock.known_kinds import all_kinds
 from paddock.stopping import end
 from paddock.web import pages
+from paddock.web.pages.lost import lost
 from paddock.worker.local import LocalRunner
 from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
@@ -71,7 +74,7 @@ async def serve(config: Config, *, kinds: Kinds | None = None, stop: asyncio.Eve
     doors = _bind(config, host)
     dsn = config.database_url.get_secret_value()
     try:
-        async with _core(dsn, config, kinds or all_kinds(), stop) as core:
+        async with _core(dsn, config, kinds or all_kinds(config), stop) as core:
             if core is not None:
                 await _run(core, config, host, doors, stop)
     finally:
@@ -130,6 +133,8 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
                     open_core(dsn, kinds, settings, durable=config.durable_pool, relaxed=config.relaxed_pool)
                 )
                 await upkeep.ensure_schedules(core)
+                await removing.ensure_schedules(core)
+                await dump_removing.ensure_schedules(core)
             except UNAVAILABLE as problem:
                 if not database_away(problem):
                     raise ServeError(f"The database refused: {problem}.") from problem
@@ -142,7 +147,14 @@ async def _core(dsn: str, config: Config, kinds: Kinds, stop: asyncio.Event) -> 
 
 
 async def _run(core: Core, config: Config, host: str, doors: Doors, stop: asyncio.Event) -> None:
-    app = create_app(core, config, host=host, routers=[doctor.router()], routes=pages.routes())
+    app = create_app(
+        core,
+        config,
+        host=host,
+        routers=[doctor.router(), *exports.routers(), *dumps.routers()],
+        routes=pages.routes(),
+        lost=lost,
+    )
     servers = [(Server(app), doors.main)]
     if doors.internal is not None:
         servers.append((Server(create_internal_app(app, host), main=app), doors.internal))

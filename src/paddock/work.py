@@ -1,17 +1,28 @@
 """The worker process, put together: the line to its control plane, its kinds, its runners."""
 
+import asyncio
 from collections.abc import Callable
+from uuid import UUID
+
+import structlog
 
 import paddock
 from paddock import garbage, tracing
 from paddock.config import Config
+from paddock.dumps import copies
+from paddock.dumps.kinds import PREFIX, reachable
+from paddock.dumps.settings import FileDatabase, databases_from
+from paddock.jobs import wire
 from paddock.jobs.kinds import Kinds
+from paddock.jobs.link import LinkDown, LinkRefused
 from paddock.known_kinds import worker_kinds
 from paddock.worker.health import serve_health
 from paddock.worker.link import HttpLink
 from paddock.worker.processes import ProcessRunners, RunnerOptions
 from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
+
+log = structlog.get_logger()
 
 
 class WorkError(Exception):
@@ -33,6 +44,8 @@ async def work(config: Config, *, once: bool = False) -> int:
         runners=ProcessRunners(
             RunnerOptions(
                 kinds="paddock.known_kinds:worker_kinds",
+                resources="paddock.known_kinds:worker_resources",
+                environment=for_runners(config),
                 log_level=config.log_level,
                 otel_endpoint=config.otel_endpoint,
             )
@@ -42,6 +55,7 @@ async def work(config: Config, *, once: bool = False) -> int:
     )
     tracing.configure(config.otel_endpoint, "paddock-worker")
     garbage.settle()
+    tidying = asyncio.create_task(remove_old_copies(config))
     try:
         if once:
             return await supervisor.run_once(signals=True)
@@ -53,7 +67,33 @@ async def work(config: Config, *, once: bool = False) -> int:
             "PADDOCK_WORKER_PORT to another one; 0 takes any."
         ) from problem
     finally:
+        tidying.cancel()
         tracing.shutdown()
+
+
+async def remove_old_copies(config: Config) -> None:
+    """Copies of databases whose dumps ended without anybody who could remove them. Another Paddock's jobs are not known
+    to ours, and so its copies stay."""
+    folders = [database.copies for database in databases_from(config).values() if isinstance(database, FileDatabase)]
+    found = {name: folder for folder in folders for name in copies.jobs_with_copies(folder)}
+    if not found or config.server is None:
+        return
+    link = HttpLink(config.server, token_of(config))
+    try:
+        ended = await link.ended(wire.Jobs(ids=[UUID(name) for name in list(found)[:1000]]))
+    except (LinkDown, LinkRefused) as problem:
+        log.warning("old copies of databases stay for now", reason=str(problem))
+        return
+    finally:
+        await link.close()
+    for id in ended.ids:
+        log.info("removing the copy of an ended dump", job=str(id))
+        await asyncio.to_thread(copies.remove, found[str(id)], str(id))
+
+
+def for_runners(config: Config) -> dict[str, str]:
+    """A runner loads the configuration itself; what was told as an argument it would not see."""
+    return {"PADDOCK_DATA": str(config.data), "PADDOCK_OBJECT_STORE": config.object_store}
 
 
 def token_of(config: Config) -> Callable[[], str]:
@@ -72,10 +112,18 @@ def token_of(config: Config) -> Callable[[], str]:
     return token
 
 
+def out_of_reach(config: Config) -> set[str]:
+    """Dumps of databases that another worker may have, and this one has not."""
+    missing = {name: database for name, database in databases_from(config).items() if not reachable(database)}
+    for name in missing:
+        log.warning("this worker cannot open a database and offers no dumps of it", database=name)
+    return {f"{PREFIX}{name}" for name in missing}
+
+
 def chosen_kinds(config: Config) -> Kinds:
-    known = worker_kinds()
+    known = worker_kinds(config)
     if config.worker_kinds is None:
-        return known
+        return Kinds(kind for kind in known if kind.name not in out_of_reach(config))
     for name in config.worker_kinds:
         if name not in known:
             raise WorkError(f"This worker has no kind '{name}'; it has {', '.join(kind.name for kind in known)}.")

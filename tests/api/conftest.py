@@ -10,12 +10,14 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import doctor
+from paddock import doctor, dumps, exports
 from paddock.api.access import Role
 from paddock.api.app import create_app
 from paddock.api.server import Server, listen
 from paddock.api.tokens import NewToken, Tokens, everything
 from paddock.config import Config
+from paddock.exports.kinds import DESCRIBE, EXPORT
+from paddock.exports.removing import REMOVE
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
@@ -57,7 +59,7 @@ class Clients:
 
 @pytest.fixture
 async def core(dsn: str, settings: CoreSettings) -> AsyncIterator[Core]:
-    kinds = Kinds([*TEST_KINDS, BULK, PROBE])
+    kinds = Kinds([*TEST_KINDS, BULK, PROBE, EXPORT, DESCRIBE, REMOVE])
     async with open_core(dsn, kinds, settings, metrics=Metrics(CollectorRegistry())) as opened:
         yield opened
 
@@ -69,7 +71,9 @@ def config() -> Config:
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routers=[doctor.router()], routes=pages.routes())
+    return create_app(
+        core, config, routers=[doctor.router(), *exports.routers(), *dumps.routers()], routes=pages.routes()
+    )
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import islice
 
+import httpx2
 import pytest
 
 from paddock.client import Client, Message, NotFinished, PaddockError, Unreachable, read_events
@@ -57,6 +58,27 @@ async def test_a_refusal_is_an_exception_with_the_servers_words(client: Client) 
     assert missing.value.status == 404
 
 
+def test_who_waits_waits_across_a_restart_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.client.RECONNECT_SECONDS", 0.0)
+    away = {"error": {"code": "database_unavailable", "message": "Paddock cannot reach its database at the moment."}}
+    answers = iter(
+        [
+            httpx2.Response(503, json=away),
+            httpx2.Response(502),
+            httpx2.Response(200, json={"data": {"completed_at": 1}}),
+        ]
+    )
+    with Client("http://server", "x", transport=httpx2.MockTransport(lambda _: next(answers))) as client:
+        assert client.wait("some-id") == {"completed_at": 1}
+
+
+def test_who_waits_is_told_of_a_server_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.client.RECONNECT_SECONDS", 0.0)
+    away = httpx2.MockTransport(lambda _: httpx2.Response(503))
+    with Client("http://server", "x", transport=away) as client, pytest.raises(PaddockError):
+        client.wait("some-id", timeout=0.01)
+
+
 async def test_a_server_that_does_not_answer_is_said_to_be_unreachable() -> None:
     with Client("http://127.0.0.1:1", "x") as client, pytest.raises(Unreachable):
         await asyncio.to_thread(client.run_now, "x")
@@ -79,3 +101,19 @@ def test_events_are_read_as_the_standard_says() -> None:
     lines = ["retry: 2000", "", "id: e:1", "", ": comment", "", "id: e:2", "event: job", 'data: {"a":', "data: 1}", ""]
     alive = Message("", None, None)
     assert list(read_events(iter(lines))) == [Message("", None, "e:1"), alive, Message("job", {"a": 1}, "e:2")]
+
+
+@pytest.mark.parametrize("headers", [{"Content-Range": "bytes 0-9/10"}, {"Content-Range": "bytes 40-49/50"}, {}])
+def test_another_part_than_was_asked_for_is_not_taken(headers: dict[str, str]) -> None:
+    wrong = httpx2.MockTransport(lambda _: httpx2.Response(206, headers=headers, content=b"0123456789"))
+    with Client("http://server", "x", transport=wrong) as client, pytest.raises(PaddockError, match="another part"):
+        list(client.download("/file", start=4))
+
+
+@pytest.mark.parametrize("start", [0, 3, 4, 9, 12])
+def test_who_sends_the_whole_file_is_taken_from_where_it_was_asked(start: int) -> None:
+    def whole(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=iter([b"0123", b"4567", b"89"]))
+
+    with Client("http://server", "x", transport=httpx2.MockTransport(whole)) as client:
+        assert b"".join(client.download("/file", start=start)) == b"0123456789"[start:]

@@ -49,6 +49,17 @@ async def test_a_job_goes_from_claim_to_finish(ada: httpx2.AsyncClient, worker: 
     assert (shown["status"], shown["result"]) == ("completed", {"rows": 3})
 
 
+async def test_a_worker_may_ask_which_jobs_have_ended(ada: httpx2.AsyncClient, worker: httpx2.AsyncClient) -> None:
+    async def submitted() -> str:
+        return str((await ada.post("/api/jobs", json={"kind": "plain", "payload": {"n": 1}})).json()["data"]["id"])
+
+    live, over, stranger = await submitted(), await submitted(), str(uuid4())
+    await ada.post(f"/api/jobs/{over}/cancel", json={})
+    answer = await worker.post("/internal/jobs/ended", json={"ids": [live, over, stranger]})
+    assert (answer.status_code, answer.json()) == (200, {"ids": [over]})
+    assert (await worker.post("/internal/jobs/ended", json={"ids": [live] * 1001})).status_code == 422
+
+
 async def test_an_unknown_session_is_told_to_register_again(worker: httpx2.AsyncClient) -> None:
     for path, body in (
         ("/internal/jobs/claim", claim(str(uuid4()))),

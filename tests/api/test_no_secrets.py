@@ -13,6 +13,7 @@ from tests.api.conftest import Clients
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
 
 
+@pytest.mark.usefixtures("logging_put_back")
 async def test_logs_hold_no_secret_whatever_goes_wrong(
     clients: Clients,
     root: httpx2.AsyncClient,

@@ -38,9 +38,27 @@ async def test_the_table_decides(clients: Clients) -> None:
 
 async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
     method, path = route.split(" ")
-    for name in ("job_id", "group_id", "event_id", "webhook_id", "token_id", "session"):
+    for name in (
+        "job_id",
+        "group_id",
+        "event_id",
+        "webhook_id",
+        "token_id",
+        "session",
+        "export_id",
+        "mapping_id",
+        "snapshot_id",
+        "dump_id",
+    ):
         path = path.replace(f"{{{name}}}", ID)
-    path = path.replace("{kind}", "nonesuch").replace("{name}", "style.css").replace("{name:path}", "style.css")
+    path = (
+        path.replace("{kind}", "nonesuch")
+        .replace("{engine}", "nonesuch")
+        .replace("{version}", "1")
+        .replace("{table}", "orders")
+        .replace("{name}", "style.css")
+        .replace("{name:path}", "style.css")
+    )
     if path == "/api/stream":
         path += "?group=no-id"  # allowed, and yet no stream that never ends
 
@@ -54,7 +72,7 @@ async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
         if (answered := await status("stranger")) not in (200, 401, 403, 422):
             yield f"{route}: a stranger got {answered}"
         return
-    page = not path.startswith(("/api/", "/internal/"))  # a browser is shown the way to sign in
+    page = not path.startswith(("/api/", "/export/", "/internal/"))  # a browser is shown the way to sign in
     if (answered := await status("stranger")) != (303 if page else 401):
         yield f"{route}: a stranger got {answered}"
     for role in ROLES:

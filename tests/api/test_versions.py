@@ -36,6 +36,7 @@ FIRST = {
     "Release": "items",
     "LogItem": "id attempt_id seq lines",
     "Logs": "items",
+    "Jobs": "ids",
 }
 Dress: TypeAlias = Callable[[Any], Any]
 

@@ -117,10 +117,14 @@ def test_help_needs_less_than_a_quarter_second_of_cpu(tmp_path: Path) -> None:
 
 
 def test_every_command_has_a_help_page(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from paddock.cli.app import build
     from paddock.cli.commands import SECTIONS
 
+    built = build()
     for section in SECTIONS:
         for command in section.commands:
+            verbs = [name for name in built[command.name] if not name.startswith("-")]
+            assert sorted(verbs) == sorted(command.verbs.split()), "the table, the reference and completion know each"
             assert app.run([command.name, "--help"]) == 0
             page = capsys.readouterr().out
             assert f"paddock {command.name}" in page

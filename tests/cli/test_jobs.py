@@ -1,13 +1,14 @@
 """`paddock jobs` and `paddock why` against a running server."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from paddock.client import Client
 from tests.cli.conftest import Terminal
-from tests.processes.running import until_status
+from tests.processes.running import until_status, wait_for
 
 
 def submit(terminal: Terminal, **payload: object) -> str:
@@ -105,6 +106,29 @@ def test_list_filters_and_shows(terminal: Terminal) -> None:
     nothing = terminal("jobs", "list", "--tag", "no-such-tag")
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "No jobs match.\n")
     assert terminal("jobs", "list", "--tag", "no-such-tag", "-o", "json").json == []
+
+
+@pytest.fixture
+def paused(terminal: Terminal) -> Iterator[Callable[[], None]]:
+    """Pauses `probe_blocking`, until the test ends."""
+    yield lambda: None if terminal("kinds", "pause", "probe_blocking").code == 0 else pytest.fail("not paused")
+    terminal("kinds", "resume", "probe_blocking")
+
+
+def test_list_finds_those_that_wait_for_their_next_try(
+    terminal: Terminal, client: Client, paused: Callable[[], None]
+) -> None:
+    fails = client.submit("probe_blocking", {"fail_transiently": 40, "budget": "cluster"}, tags=["again"])["id"]
+    later = terminal("jobs", "submit", "probe", "--run-at", "1h", "--tag", "again", "-o", "name").out.strip()
+    wait_for("it has failed", lambda: client.get(fails)["cluster_count"] > 0)
+    paused()
+    wait_for("it waits for a next try that does not come", lambda: client.get(fails)["status"] == "pending")
+    assert terminal("jobs", "list", "--tag", "again", "--retrying", "-o", "name").lines == [fails]
+    assert set(terminal("jobs", "list", "--tag", "again", "-o", "name").lines) == {fails, later}
+    plan = terminal("jobs", "cancel", "--tag", "again", "--retrying", "--dry-run").out
+    assert plan.startswith("1 live job matches (tag again, waiting to retry).")
+    for id in (fails, later):
+        client.cancel(id)
 
 
 def test_show_finds_a_job_by_the_beginning_of_its_id(terminal: Terminal) -> None:

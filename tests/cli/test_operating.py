@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -145,6 +146,12 @@ def test_events_and_webhooks(terminal: Terminal, client: Client) -> None:
     assert [event["subject"] for event in events] == [id]
     told = terminal("events", "deliveries", events[0]["id"], "-o", "json").json
     assert [delivery["webhook_id"] for delivery in told] == [made["id"]]
+    [again] = terminal("events", "redeliver", events[0]["id"], "-o", "json").json
+    assert (again["kind"], again["id"] != told[0]["job_id"]) == ("webhook", True)
+    [named] = terminal("events", "redeliver", events[0]["id"], "--webhook", made["id"], "-o", "name").lines
+    told = terminal("events", "deliveries", events[0]["id"], "-o", "json").json
+    assert {again["id"], named} < {delivery["job_id"] for delivery in told}
+    assert terminal("events", "redeliver", str(uuid4())).code == 3
     assert terminal("webhooks", "test", made["id"], "-o", "json").json["kind"] == "webhook"
     assert terminal("webhooks", "delete", made["id"]).code == 0
     assert terminal("webhooks", "delete", made["id"]).code == 3

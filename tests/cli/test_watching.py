@@ -12,6 +12,8 @@ from tests.cli.conftest import Said, Terminal
 from tests.cli.proxying import Fate, Proxy, running_proxy
 from tests.processes.running import Up, until_status
 
+SLOW = pytest.mark.slow
+
 
 @pytest.fixture
 def server(up: Up, terminal: Terminal) -> Iterator[Server]:
@@ -122,9 +124,9 @@ def test_a_cut_stream_goes_on_from_where_it_was_cut(
 @pytest.mark.parametrize(
     ("fate", "sentence", "streams"),
     [
-        ("refused", "The stream is refused: This token has 20 streams open already.", 1),
+        pytest.param("refused", "The stream is refused: This token has 20 streams open already.", 1, marks=SLOW),
         ("cut", "The stream was cut 3 times in a row.", 3),
-        ("silent", "The stream says nothing: something on the way holds it back.", 1),
+        pytest.param("silent", "The stream says nothing: something on the way holds it back.", 1, marks=SLOW),
     ],
 )
 def test_without_a_stream_it_asks_again_and_says_so(

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.config import OLDER_NAMES, SETTINGS, TABLES, Config, ConfigError, load
+from paddock.config import NAMED_TABLES, OLDER_NAMES, SETTINGS, TABLES, Config, ConfigError, load
+from paddock.storage.store import open_store
 
 
 def test_argument_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
@@ -52,6 +53,15 @@ def test_an_object_store_is_a_url_or_a_folder(tmp_path: Path) -> None:
     assert load({"PADDOCK_OBJECT_STORE": "files"}, tmp_path).object_store == (tmp_path / "files").as_uri()
 
 
+def test_there_may_be_no_object_store(tmp_path: Path) -> None:
+    config = load({"PADDOCK_OBJECT_STORE": "none"}, tmp_path)
+
+    assert (config.object_store, config.has_store) == ("none", False)
+    assert load({}, tmp_path).has_store
+    with pytest.raises(ConfigError, match="PADDOCK_OBJECT_STORE"):
+        open_store(config.object_store)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,7 +90,8 @@ def test_a_setting_given_twice_in_the_file_is_refused(tmp_path: Path) -> None:
 def test_every_setting_has_one_table() -> None:
     listed = [name for group in TABLES.values() for name in group]
 
-    assert sorted(listed) == sorted(SETTINGS)
+    alone = [name for name in NAMED_TABLES if name not in listed]
+    assert sorted([*listed, *alone]) == sorted(SETTINGS)
     assert not {name for name in TABLES if name in SETTINGS}
 
 

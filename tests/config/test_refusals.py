@@ -170,3 +170,36 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_argument_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"prot is not a setting; did you mean port\?"):
         load({}, tmp_path, {"prot": 1})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("s3://lake", "s3://lake"),
+        ("s3://lake", "s3://lake/x/y"),
+        ("s3://lake/x/y/", "s3://lake//x"),
+        ("file:///srv/la%20ke", "/srv/la ke/x"),
+        ("lake", "here/../lake/x"),
+        ("lake/x", "link"),
+    ],
+)
+def test_a_destination_inside_another_is_refused(tmp_path: Path, first: str, second: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to("lake")
+    (tmp_path / "paddock.toml").write_text(f'[destinations.a]\nurl = "{first}"\n[destinations.b]\nurl = "{second}"\n')
+
+    assert "destinations.b and destinations.a must be places of their own" in refusal({}, tmp_path)
+
+
+def test_a_destination_around_the_object_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "paddock.toml").write_text('object_store = "all/objects"\n[destinations.a]\nurl = "all"\n')
+
+    assert "object_store" in refusal({}, tmp_path)
+
+
+def test_destinations_side_by_side_are_fine(tmp_path: Path) -> None:
+    urls = ["s3://lake/a", "s3://lake/ab", "s3://other/a", "gs://lake/a", "s3://lake/a?endpoint=http://x", "/srv/a"]
+    tables = [f'[destinations.d{number}]\nurl = "{url}"\n' for number, url in enumerate(urls)]
+    (tmp_path / "paddock.toml").write_text("".join(tables))
+
+    assert len(load({}, tmp_path).destinations) == len(urls)

@@ -174,6 +174,7 @@ async def test_first_start_and_next_starts(folder: Path, capsys: pytest.CaptureF
         print(f"\nembedded postgres: cold {seconds[0]:.2f} s, warm {seconds[1]:.3f} and {seconds[2]:.3f} s")
 
 
+@pytest.mark.slow
 async def test_settings(folder: Path) -> None:
     async with embedded_postgres(folder / "data", settings={"max_connections": "17"}) as server:
         shown = {
@@ -216,6 +217,7 @@ async def test_killed_owner_leaves_no_server_and_loses_nothing(folder: Path, own
     await eventually(lambda: servers_on(data_dir) == [])
 
 
+@pytest.mark.slow
 async def test_start_waits_for_the_last_process_of_the_old_server(folder: Path, owners: Callable[..., Owner]) -> None:
     data_dir = folder / "data"
     owner = owners(data_dir)
@@ -253,6 +255,7 @@ async def test_killed_server_is_noticed_and_recovers(folder: Path) -> None:
         assert await query(server.dsn, "SELECT n FROM kept") == 42
 
 
+@pytest.mark.slow
 async def test_left_pid_file_of_a_living_process_does_not_stop_the_start(folder: Path) -> None:
     data_dir = folder / "data"
     async with embedded_postgres(data_dir):
@@ -270,6 +273,7 @@ async def test_left_pid_file_of_a_living_process_does_not_stop_the_start(folder:
             stranger.kill()
 
 
+@pytest.mark.slow
 async def test_server_started_by_hand_is_respected(folder: Path) -> None:
     data_dir = folder / "data"
     async with embedded_postgres(data_dir):
@@ -293,6 +297,7 @@ async def test_server_started_by_hand_is_respected(folder: Path) -> None:
             by_hand.send_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 async def test_second_owner_is_refused(folder: Path, owners: Callable[..., Owner]) -> None:
     data_dir = folder / "data"
     owner = owners(data_dir)
@@ -308,6 +313,7 @@ async def test_second_owner_in_the_same_process_is_refused(folder: Path) -> None
             await query_once(folder / "data")
 
 
+@pytest.mark.slow
 async def test_start_has_no_time_limit(folder: Path) -> None:
     gate = folder / "gate"
     # Only the server itself waits, and only at the gate: the version check and the making of the cluster go on.
@@ -330,6 +336,7 @@ async def start_and_query(data_dir: Path, pg_bin: Path) -> object:
         return await query(server.dsn, "SELECT 1")
 
 
+@pytest.mark.slow
 async def test_cancelled_start_leaves_nothing_running(folder: Path) -> None:
     folder.chmod(0o777)
     wait = f'case "$*" in *unix_socket*) : > "{folder}/waiting"; exec sleep 600;; esac'
@@ -343,6 +350,7 @@ async def test_cancelled_start_leaves_nothing_running(folder: Path) -> None:
         assert await query(server.dsn, "SELECT 1") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["initdb", "postgres"])
 async def test_kill_while_the_cluster_is_made(folder: Path, owners: Callable[..., Owner], program: str) -> None:
     folder.chmod(0o777)
@@ -363,6 +371,7 @@ async def test_kill_while_the_cluster_is_made(folder: Path, owners: Callable[...
     assert not (data_dir / "pg.new").exists()
 
 
+@pytest.mark.slow
 async def test_wrong_version(folder: Path) -> None:
     data_dir = folder / "data"
     async with embedded_postgres(data_dir):
@@ -372,6 +381,7 @@ async def test_wrong_version(folder: Path) -> None:
         await query_once(data_dir)
 
 
+@pytest.mark.slow
 async def test_server_that_does_not_start_says_why(folder: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match=r'unrecognized configuration parameter "no_such_setting"'):
         async with embedded_postgres(folder / "data", settings={"no_such_setting": "1"}):
@@ -384,6 +394,7 @@ async def test_programs_that_are_not_there(folder: Path) -> None:
         await start_and_query(folder / "data", folder / "nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x" * 120, "with space, comma & percent%41"])
 async def test_socket_path_too_long_or_odd(folder: Path, name: str, owners: Callable[..., Owner]) -> None:
     data_dir = folder / name
@@ -399,6 +410,7 @@ async def test_socket_path_too_long_or_odd(folder: Path, name: str, owners: Call
     assert not socket_dir.exists()
 
 
+@pytest.mark.slow
 async def test_stop_that_takes_too_long_becomes_immediate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_STOP_GRACE", timedelta(milliseconds=50))
     async with embedded_postgres(folder / "data") as server:
@@ -411,6 +423,7 @@ async def test_stop_that_takes_too_long_becomes_immediate(folder: Path, monkeypa
     assert await query_once(folder / "data") == 1
 
 
+@pytest.mark.slow
 async def test_nobody_else_can_connect(folder: Path) -> None:
     async with embedded_postgres(folder / "data") as server:
         socket_dir = folder / "data" / "socket"
@@ -451,6 +464,7 @@ async def test_as_root_a_closed_parent_is_named(folder: Path) -> None:
     assert closed.stat().st_uid == 0
 
 
+@pytest.mark.slow
 @only_root
 async def test_as_an_ordinary_user(folder: Path, owners: Callable[..., Owner]) -> None:
     account = pwd.getpwnam("nobody")
@@ -468,6 +482,7 @@ async def test_as_an_ordinary_user(folder: Path, owners: Callable[..., Owner]) -
         assert psutil.Process(server.pid).uids().real == account.pw_uid, "root keeps to the owner of the cluster"
 
 
+@pytest.mark.slow
 @only_root
 async def test_an_ordinary_user_is_told_whose_folder_it_is(folder: Path, owners: Callable[..., Owner]) -> None:
     async with embedded_postgres(folder / "data"):
@@ -477,6 +492,7 @@ async def test_an_ordinary_user_is_told_whose_folder_it_is(folder: Path, owners:
     assert b"belongs to the user with id" in stderr
 
 
+@pytest.mark.slow
 async def test_server_outlives_the_thread_that_asked_for_it(folder: Path) -> None:
     """The death signal follows the thread that forked, and a thread may end long before its process."""
     loop = asyncio.new_event_loop()

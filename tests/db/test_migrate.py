@@ -1,7 +1,6 @@
 """Migrations: each is applied once, whole, in order, however many processes start at the same time."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,16 +9,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from paddock.db import migrate as migrations_module
-from paddock.db.embedded import embedded_postgres
 from paddock.db.migrate import ChecksumChanged, MigrationError, ServerTooOld, migrate
+from tests.conftest import Server
 
 
 @pytest.fixture
-async def dsn() -> AsyncIterator[str]:
-    with tempfile.TemporaryDirectory(prefix="paddock-test-", dir="/tmp") as folder:
-        Path(folder).chmod(0o711)
-        async with embedded_postgres(Path(folder) / "data", settings={"fsync": "off"}) as server:
-            yield server.dsn
+async def dsn(postgres: Server) -> AsyncIterator[str]:
+    """Of an empty database."""
+    yield await postgres.create_database("unmigrated")
+    await postgres.drop_database("unmigrated")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What a kind does in the transaction that ends its job: outputs become real there or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 import pytest
@@ -11,7 +11,7 @@ from paddock.db.pool import Transaction
 from paddock.jobs import wire
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.kinds import Kind, Kinds
-from paddock.jobs.model import Job, NewJob
+from paddock.jobs.model import Job, NewEvent, NewJob
 from paddock.metrics import Metrics
 from tests.kinds import ANYBODY, TEST_KINDS, Anything, nothing
 from tests.playing import read, submit, worker
@@ -19,7 +19,7 @@ from tests.playing import read, submit, worker
 seen: list[tuple[str, object]] = []
 
 
-async def on_end(tx: Transaction, job: Job) -> None:
+async def on_end(tx: Transaction, job: Job) -> Sequence[NewJob | NewEvent] | None:
     seen.append((job.status, job.result))
     await tx.execute("INSERT INTO settings (name, value, updated_by) VALUES ($1, '{}', 'hook')", str(job.id))
     if job.payload.get("wants") == "sql":
@@ -30,6 +30,11 @@ async def on_end(tx: Transaction, job: Job) -> None:
         raise asyncpg.DeadlockDetectedError("picked")
     if job.payload.get("wants") == "job" and CORE:
         await CORE[0].enqueue(tx, [NewJob("other", {})])
+    if job.payload.get("wants") == "both":
+        return [NewEvent("thing.made", f"thing:{job.id}", {"status": job.status}), NewJob("other", {}, owner="bob")]
+    if job.payload.get("wants") == "nonsense":
+        return [NewEvent("thing.made", f"thing:{job.id}"), NewJob("nonesuch", {})]
+    return None
 
 
 CORE: list[Core] = []
@@ -100,6 +105,29 @@ async def test_what_it_enqueues_wakes_workers_after_the_commit(core: Core) -> No
     await asyncio.sleep(0)
     await attempt.finish()
     assert len(await asyncio.wait_for(claim, 3)) == 1
+
+
+async def test_what_it_returns_is_made_with_the_end(
+    core: Core, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    [id] = await submit(core, "hooked", payload={"wants": "both"})
+    played = await worker(core)
+    await (await played.claim_one("hooked")).finish("permanent")
+
+    assert (await read(core, (await played.claim_one("other")).id)).owner == "bob"
+    [event] = await connection.fetch("SELECT type, subject, owner, data FROM events")
+    assert tuple(event) == ("thing.made", f"thing:{id}", "ann", '{"status": "failed"}')
+
+
+async def test_what_it_returns_is_made_whole_or_not_at_all(
+    core: Core, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    [id] = await submit(core, "hooked", payload={"wants": "nonsense"})
+    await (await (await worker(core)).claim_one("hooked")).finish()
+
+    assert (await read(core, id)).error_code == "end_hook_failed"
+    assert await connection.fetchval("SELECT count(*) FROM events") == 0
+    assert await written(connection) == 0
 
 
 async def test_a_cleanup_runs_no_hook(core: Core) -> None:

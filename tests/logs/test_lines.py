@@ -2,7 +2,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from uuid import UUID
 
@@ -11,19 +10,12 @@ import structlog
 
 from paddock import log
 
+pytestmark = pytest.mark.usefixtures("logging_put_back")
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    level = logging.getLogger().level
-    yield
-    logging.getLogger().handlers[:] = [old for old in logging.getLogger().handlers if not isinstance(old, log._Handler)]
-    logging.getLogger().setLevel(level)
-    structlog.reset_defaults()
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

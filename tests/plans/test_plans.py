@@ -15,6 +15,7 @@ import pytest
 from paddock.db.pool import PLANNER, Statement, statements
 from tests.conftest import Server
 
+pytestmark = pytest.mark.slow  # it makes 50,000 rows of each first
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 ROWS = 50_000
 HOT = [

@@ -18,6 +18,9 @@ def test_the_demo_ends_each_job_once(tmp_path: Path) -> None:
         demo.end()
     assert "kill -9  the worker local-1" in demo.said()
     assert "The ledger has 8 lines for 8 jobs: each ended exactly once." in demo.said()
+    assert "late.parquet   21,581 rows" in demo.said()
+    assert "edges/ROUTE    completed" in demo.said()
+    assert "shop.sql.zst is whole: sql (sqlite), 3 tables" in demo.said()
     assert "/sign-in#code=" in demo.said()
 
 

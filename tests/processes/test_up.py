@@ -111,6 +111,7 @@ def test_a_killed_postgres_is_started_again() -> None:
         first = client.wait(client.submit("probe")["id"], timeout=60)
         postgres = next(child for child in psutil.Process(up.pid).children() if "postgres" in child.name())
         postgres.kill()
+        # Its backends outlive it for a moment: what is accepted then is kept, and waited for across the restart.
         job = wait_for("work is accepted again", lambda: _submitted(client))
         assert client.wait(job["id"], timeout=60)["status"] == "completed"
         assert client.get(first["id"])["status"] == "completed"

@@ -9,6 +9,7 @@ from paddock.jobs import grouping, reading, running
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
 from paddock.jobs.filtering import GREATEST_ID
+from paddock.jobs.hanging import LEAST_ENDED, Hanging, hanging
 from paddock.jobs.last_hour import PARTS, ended_by_kind
 from paddock.jobs.model import GroupId, NewJob
 from paddock.jobs.timing import upcoming
@@ -78,6 +79,41 @@ async def test_the_last_hour_of_a_kind_comes_from_the_figures(core: Core, clock:
     assert [(place, part) for place, part in enumerate(ended.parts) if any(part)] == [(PARTS - 6, (2, 1))]
     await clock.advance(minutes=60)
     assert await ended_by_kind(core.db) == {}
+
+
+async def test_a_job_hangs_when_its_time_out_passed_and_nobody_stopped_it(core: Core, clock: DatabaseClock) -> None:
+    await submit(core, "timed")
+    await submit(core, "plain")
+    claimed = {attempt.job.kind: attempt for attempt in await (await worker(core)).claim()}
+    began = clock.at
+    await clock.advance(minutes=5, seconds=59)
+    assert await hanging(core.db) == [], "its worker has a grace to stop it"
+    await clock.advance(seconds=2)
+    assert await hanging(core.db) == [Hanging(claimed["timed"].id, "timed", began, overdue=True)]
+
+
+async def test_a_job_hangs_when_it_runs_far_longer_than_those_of_its_kind_do(core: Core, clock: DatabaseClock) -> None:
+    for kind, n in (("plain", LEAST_ENDED), ("other", LEAST_ENDED - 1)):
+        await submit(core, kind, n=n)
+        attempts = await (await worker(core)).claim(kind, limit=n)
+        await clock.advance(minutes=4)
+        for attempt in attempts:
+            await attempt.finish()
+    await refresh_figures(core.db)
+    await submit(core, "plain")
+    await submit(core, "other")
+    played = await worker(core)
+    [held] = await played.claim("plain")
+    await played.claim("other")
+    began = clock.at
+
+    await clock.advance(minutes=19)
+    assert await hanging(core.db) == [], "all took about four minutes: it may be a larger one"
+    await clock.advance(minutes=7)
+    found = await hanging(core.db)
+    assert found == [Hanging(held.id, "plain", began, overdue=False)], "of the other too few ended to know"
+    await held.finish()
+    assert await hanging(core.db) == []
 
 
 async def make_group(core: Core, owner: str, n: int = 1) -> GroupId:

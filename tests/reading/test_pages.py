@@ -13,7 +13,7 @@ from paddock.jobs import reading
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import read_cursor
 from paddock.jobs.model import Job, JobId
-from paddock.jobs.reading import Filter
+from paddock.jobs.reading import Count, Filter
 from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
 
 
@@ -145,7 +145,7 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
         expected = [job.id for job in every if fits(job)]
         assert expected, asked
         assert await every_id(db, asked, 7) == expected, asked
-        assert await reading.count(db, asked) == len(expected), asked
+        assert await reading.count(db, asked) == Count(len(expected), more=False), asked
         oldest_first = await reading.ids(db, asked, limit=1000)
         assert oldest_first.ids == expected[::-1], asked
 
@@ -161,9 +161,24 @@ async def test_housekeeping_is_left_out_unless_asked_for(db: Database) -> None:
 
 async def test_counts_are_exact_to_the_limit_and_then_say_more(db: Database) -> None:
     await add_live(db, 120)
-    assert await reading.count(db, Filter(), at_most=120) == 120
-    assert await reading.count(db, Filter(), at_most=119) == 120
-    assert await reading.count(db, Filter(), at_most=50) == 51
+    assert await reading.count(db, Filter(), at_most=120) == Count(120, more=False)
+    assert await reading.count(db, Filter(), at_most=119) == Count(119, more=True)
+    assert await reading.count(db, Filter(), at_most=50) == Count(50, more=True)
+
+
+async def test_a_count_out_of_time_says_that_there_may_be_more(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    await add_live(db, 1, owner="bob")
+    await add_ended(db, 100, ago="1 hour")
+    monkeypatch.setattr(reading, "COUNTING_STEP", 40)
+
+    async def counted_in(steps: int, asked: Filter) -> Count:
+        ticks: Iterator[float] = iter([0.0, *[0.5] * (steps - 1), 1.0, 1.0])
+        return await reading.count(db, asked, budget=timedelta(seconds=1), monotonic=lambda: next(ticks))
+
+    assert await counted_in(1, Filter()) == Count(40, more=True)
+    assert await counted_in(2, Filter()) == Count(80, more=True)
+    assert await counted_in(1, Filter(tag="none has it")) == Count(0, more=True), "nobody knows yet that there is none"
+    assert await counted_in(3, Filter()) == Count(101, more=False)
 
 
 async def test_ids_go_on_where_they_stopped(db: Database) -> None:

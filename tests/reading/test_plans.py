@@ -13,11 +13,13 @@ import pytest_asyncio
 
 from paddock.api import auditing, facts
 from paddock.db.pool import Database, Statement, open_database
-from paddock.jobs import bulk, histograms, logs, overviews, reading, schedules, upkeep
+from paddock.jobs import bulk, histograms, logs, overviews, reading, running, schedules, upkeep
 from paddock.jobs.filtering import Filter, least_id
 from paddock.jobs.partitions import HISTORY, LOGS, make_ahead
 from tests.conftest import Server
 from tests.reading.rows import add_ended, add_kind, add_live, run
+
+pytestmark = pytest.mark.slow  # it makes 50,000 rows of each first
 
 BIG = ("jobs", "job_history", "job_logs", "job_timeline", "idempotency_keys", "audit_log", "groups", "events")
 # One entry in 50,000 has an action, an actor or a subject of its own; `often` does much, and `seldom` only there.
@@ -172,6 +174,7 @@ async def test_overviews_logs_and_schedules_touch_few_rows(watched: Watched) -> 
     await touches_few_rows(watched, histograms.SQL["count_errors"], ten_seconds[:2])
     await touches_few_rows(watched, histograms.SQL["measure_queue"], [1_000])
     await touches_few_rows(watched, overviews.SQL["retried"], ["probe", 1_000])
+    await touches_few_rows(watched, running.SQL["running_long"], [timedelta(minutes=1), 200])
     owner = overviews.SQL["owner_counts"]
     await touches_few_rows(watched, owner, ["bob", timedelta(days=30), 2_000, 2_000])
 

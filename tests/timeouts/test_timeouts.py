@@ -1,12 +1,15 @@
 """Time-outs the worker should have kept and could not: the rescuer keeps them, with a head start for the worker."""
 
+import dataclasses
 from datetime import timedelta
 from typing import TypeAlias
 
 import asyncpg
+import pytest
 
 from paddock.jobs import rescuing
 from paddock.jobs.core import Core
+from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import JobId
 from tests.conftest import DatabaseClock
 from tests.playing import Attempt, PlayedWorker, read, submit, worker
@@ -73,6 +76,19 @@ async def test_too_long_without_progress_over_several_turns(core: Core, clock: D
     await passes(clock, played, attempt, minutes=0.5)
     assert await rescuing.keep_timeouts(core) == 1
     assert (await read(core, id)).error_code == "stalled"
+
+
+async def test_a_kind_may_say_that_a_stall_is_the_end(
+    core: Core, clock: DatabaseClock, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = dataclasses.replace(core.kinds["timed"], stall_fails="Nothing came in time.")
+    monkeypatch.setattr(core, "kinds", Kinds(final if kind.name == "timed" else kind for kind in core.kinds))
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL")
+    id, played, attempt = await running(core)
+    await passes(clock, played, attempt, minutes=21)
+    assert await rescuing.keep_timeouts(core) == 1
+    job = await read(core, id)
+    assert (job.status, job.error_code, job.error_message) == ("failed", "stalled", "Nothing came in time.")
 
 
 async def test_a_save_begins_the_stall_anew(core: Core, clock: DatabaseClock, connection: Connection) -> None:

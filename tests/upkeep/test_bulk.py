@@ -13,6 +13,7 @@ from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Again, Done
+from paddock.jobs.reading import Count
 from paddock.jobs.turn import Turn
 from tests.conftest import DatabaseClock
 from tests.playing import submit, worker
@@ -54,9 +55,10 @@ async def turn(
     line: Line,
     saved: JsonObject | None = None,
     engine_roles: list[str] | None = None,
+    **grants: Any,
 ) -> Any:
     content = bulk.payload(
-        action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, engine_roles=engine_roles
+        action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, engine_roles=engine_roles, **grants
     )
     return await run_bulk(
         Turn(
@@ -87,6 +89,18 @@ async def test_cancel_takes_what_matched_and_no_job_made_later(core: Core, clock
     assert len(left) == 5
 
 
+async def test_more_than_can_be_counted_are_done_all_the_same_without_a_total(
+    core: Core, clock: DatabaseClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await submit(core, n=250)
+    await clock.advance(seconds=1)
+    monkeypatch.setattr(bulk, "MOST_COUNTED", 100)
+    line = Line()
+    outcome = await turn(core, clock, "cancel", Filter(kind="plain"), line)
+    assert outcome.result["done"] == 250
+    assert line.reported == {"done": 250, "total": None, "phase": "cancel"}
+
+
 async def test_after_a_crash_it_goes_on_from_the_last_chunk(core: Core, clock: DatabaseClock) -> None:
     await submit(core, n=500)
     await clock.advance(seconds=1)
@@ -96,7 +110,7 @@ async def test_after_a_crash_it_goes_on_from_the_last_chunk(core: Core, clock: D
     assert line.saved["matched"] == 200
     outcome = await turn(core, clock, "cancel", Filter(kind="plain"), Line(), saved=line.saved)
     assert outcome.result["done"] + outcome.result["skipped"] == outcome.result["matched"] == 300
-    assert await reading.count(core.db, Filter(status="cancelled")) == 500
+    assert await reading.count(core.db, Filter(status="cancelled")) == Count(500, more=False)
 
 
 async def test_one_refused_retry_stops_nothing(core: Core, clock: DatabaseClock) -> None:
@@ -143,8 +157,8 @@ async def test_a_cleanup_is_not_cancelled_in_bulk(core: Core, clock: DatabaseClo
 
 async def test_what_the_action_cannot_touch_matches_nothing(core: Core) -> None:
     await submit(core, n=3)
-    assert await reading.count(core.db, bulk.narrow("retry", Filter(status="pending"))) == 0
-    assert await reading.count(core.db, bulk.narrow("cancel", Filter(kind="plain"))) == 3
+    assert await reading.count(core.db, bulk.narrow("retry", Filter(status="pending"))) == Count(0, more=False)
+    assert await reading.count(core.db, bulk.narrow("cancel", Filter(kind="plain"))) == Count(3, more=False)
 
 
 def test_an_empty_filter_must_be_meant(clock: DatabaseClock) -> None:

@@ -22,9 +22,10 @@ from paddock.jobs.model import AttemptId, Job, JobId, NewJob
 from paddock.jobs.values import clean_text
 from paddock.web import commands, pages
 from paddock.web.job_log import harmless
-from paddock.web.progress import progress_of
+from paddock.web.progress import progress_now
 from tests.conftest import DatabaseClock
 from tests.playing import Attempt, read, submit, worker
+from tests.reading.rows import run
 
 BASE = "http://paddock.test"
 MARKUP = "<script>alert(1)</script><b>bold</b> \u202eרע 🐎 " + "long" * 200
@@ -189,6 +190,27 @@ async def test_the_log_shows_lines_by_attempt_and_no_terminal_codes(core: Core, 
     assert (await client.get(f"/jobs/{id}", params={"after": "nonsense"}, headers=asked)).status_code == 400
 
 
+async def test_an_ended_job_without_a_log_says_why_instead_of_an_empty_box(core: Core, open_page: Any) -> None:
+    ran, old, never, running = await submit(core, n=4)
+    one = await worker(core)
+    for _ in (ran, old):
+        await (await one.claim_one()).finish()
+    await core.cancel([never], actor="ann")
+    await run(core.db, "UPDATE job_history SET completed_at = completed_at - interval '8 days' WHERE id = $1", old)
+    client = await open_page()
+
+    async def told(id: JobId) -> str:
+        html = (await client.get(f"/jobs/{id}")).text
+        assert ('id="log-lines"' in html) == (id == running), "a box for lines only while some may come"
+        [found] = re.findall(r'<p class="log-empty quiet">([^<]*)</p>', html)
+        return str(found)
+
+    assert await told(ran) == "It logged nothing."
+    assert await told(old) == "Logs are kept for 7 d, and it ended longer ago."
+    assert await told(never) == "It never ran, so it logged nothing."
+    assert await told(running) == "Nothing logged yet."
+
+
 async def test_the_whole_log_can_be_downloaded_by_those_who_see_the_job(core: Core, open_page: Any) -> None:
     [id] = await submit(core, owner="ann")
     attempt = await (await worker(core)).claim_one()
@@ -289,7 +311,7 @@ async def test_an_analyst_sees_and_does_only_their_own(core: Core, open_page: An
     assert (await post(bob, own, f"/jobs/{anns}/cancel")).status_code == 404
     assert (await read(core, anns)).status == "pending"
     # The engine role was taken from them since: absent, and refused all the same.
-    assert "Your token may not use the engine role it ran under." in seen(own)
+    assert "Your token may no longer use what it ran with: its engine, role or destination." in seen(own)
     assert "Run it again as a new job" not in own
     assert (await post(bob, own, f"/jobs/{bobs}/retry")).status_code == 403
     granted = await open_page("analyst", "bob", engine_roles=["finance"])
@@ -425,7 +447,7 @@ def running(report: dict[str, Any] | None, seconds: float = 100, **fields: Any) 
 def test_progress_says_what_it_knows(
     report: dict[str, Any], fields: dict[str, Any], percent: str, rate: str | None, left: str | None
 ) -> None:
-    found = progress_of(running(report, **fields), NOW)
+    found = progress_now(running(report, **fields), NOW)
     assert found is not None
     assert (found.percent_text, found.rate, found.left) == (percent, rate, left)
 
@@ -445,11 +467,21 @@ async def test_a_job_that_completed_is_done_whatever_it_reported_last(core: Core
 
 
 def test_other_fields_of_a_report_are_shown_as_words() -> None:
-    found = progress_of(running({"files": 5, "read_bytes": 1_500_000, "table": "x", "deep": {"a": 1}, "ok": True}), NOW)
+    found = progress_now(
+        running({"files": 5, "read_bytes": 1_500_000, "table": "x", "deep": {"a": 1}, "ok": True}), NOW
+    )
     assert found is not None
     assert found.rest == {"files": "5", "read_bytes": "1.5 MB", "table": "x", "ok": "true"}
     assert found.unshown
-    assert progress_of(running(None), NOW) is None
+    assert progress_now(running(None), NOW) is None
+
+
+def test_rows_and_bytes_are_amounts_and_no_further_fields() -> None:
+    report = {"rows": 1_200_000, "bytes": 1_500_000, "percent": 40, "eta_seconds": 90, "phase": "writing", "files": 3}
+    found = progress_now(running(report), NOW)
+    assert found is not None
+    assert (found.amounts, found.phase, found.rest) == (["1,200,000 rows", "1.5 MB"], "writing", {"files": "3"})
+    assert (found.rate, found.left) == ("12,000 rows/s, 15.0 kB/s", "about 1 min 30 s left")
 
 
 # Commands

@@ -16,18 +16,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from paddock.api.app import create_app
+from paddock.api.routes import changing
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
-from paddock.jobs import reading, wire
+from paddock.jobs import grouping, reading, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.filtering import Filter
 from paddock.jobs.kinds import Kinds
-from paddock.jobs.model import JobId
+from paddock.jobs.model import JobId, NewJob
 from paddock.metrics import Metrics
 from paddock.web import job_columns, job_filters, pages
 from paddock.web.pages import jobs as page_of_jobs
 from paddock.web.pages import jobs_download
+from paddock.web.progress import progress_of
 from tests.kinds import TEST_KINDS
 from tests.playing import read, submit, worker
 from tests.reading.rows import add_ended, add_live, end_some, run
@@ -386,6 +388,26 @@ async def test_all_that_match_are_counted_asked_about_and_left_to_a_job(core: Co
     assert "all that match: it waits" not in await bob.get(location)
 
 
+@pytest.mark.parametrize(
+    ("query", "asked", "dry"),
+    [("kind=plain", "Cancel 2+ jobs?", "2+"), ("tag=rare", "Cancel all jobs that match?", "0+")],
+)
+async def test_a_count_that_takes_too_long_is_not_waited_for(
+    core: Core, people: People, monkeypatch: pytest.MonkeyPatch, query: str, asked: str, dry: str
+) -> None:
+    await add_live(core.db, 6, kind="plain")
+    monkeypatch.setattr(changing, "COUNTED_WITHIN", timedelta(0))
+    monkeypatch.setattr(reading, "COUNTING_STEP", 2)
+    ops = await people()
+    html = await ops.get(f"/jobs/cancel?{query}")
+    assert asked in re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+    assert "were not counted, because that takes too long" in html
+    assert f"{asked.rstrip('?')}</button>" in html
+    body = {"filter": dict(parse_qsl(query)), "dry_run": True}
+    headers = {"x-csrf-token": ops.csrf}
+    assert (await ops.client.post("/api/jobs/cancel", json=body, headers=headers)).json()["data"]["count"] == dry
+
+
 async def test_the_end_of_a_bulk_action_is_told_in_figures(core: Core, people: People) -> None:
     await submit(core, "plain", n=2)
     ops = await people()
@@ -396,9 +418,9 @@ async def test_the_end_of_a_bulk_action_is_told_in_figures(core: Core, people: P
         core.db,
         "UPDATE jobs SET status = 'claimed', attempt_id = gen_random_uuid(), report = $2::text::jsonb WHERE id = $1",
         bulk,
-        json.dumps({"done": 400, "total": 10_001, "phase": "cancel"}),
+        json.dumps({"done": 400, "total": None, "phase": "cancel"}),
     )
-    assert "Cancelling all that match: 400 of 10,000+ done." in await ops.region(location, "bulk")
+    assert "Cancelling all that match: 400 done, too many to count them first." in await ops.region(location, "bulk")
     await end_some(core.db, [UUID(bulk)])
     result = {"matched": 12_000, "done": 11_990, "skipped": 7, "refused": {"<b>": 3}}
     await run(core.db, "UPDATE job_history SET result = $1::text::jsonb", json.dumps(result))
@@ -507,15 +529,48 @@ async def test_texts_of_people_stay_texts_on_one_line(core: Core, people: People
     assert unescape(re.findall(r'<p dir="auto">([^<]*)</p>', html)[0]) == MARKUP
 
 
+async def test_a_report_reads_the_same_wherever_a_job_is_shown(core: Core, people: People) -> None:
+    async with core.db.transaction() as tx:
+        group = await grouping.create(tx, "plain", "ann")
+        [id] = await core.enqueue(tx, [NewJob("plain", {}, owner="ann", group_id=group)])
+        await grouping.seal(core, tx, group)
+    one = await worker(core)
+    attempt = await one.claim_one()
+    report = {"rows": 1_200_000, "bytes": 1_500_000, "percent": 40, "phase": "writing"}
+    held = wire.Held(id=attempt.job.id, attempt_id=attempt.job.attempt_id, report=report)
+    await one.link.beat(one.session, wire.Beat(holding=[held]))
+    ops, ann = await people(), await people("analyst", "ann")
+    told = "40 % · 1,200,000 rows · 1.5 MB · writing"
+    for person, path in ((ops, "/jobs"), (ops, "/workers"), (ops, f"/groups/{group}"), (ann, "/")):
+        html = await person.get(path)
+        assert f'title="{told}"' in html, path
+        assert '<progress value="40.0" max="100"' in html, path
+        assert "<bdi>1,200,000 rows · 1.5 MB · writing</bdi>" in html, path
+    workers = await ops.get("/workers")
+    assert 'y="9.3" width="5" height="5.2"' in workers, "its tile is filled to 40 %"
+    page = re.sub(r"<[^>]*>", "", await ops.get(f"/jobs/{id}"))
+    for part in ("40 %", "writing", "1,200,000 rows", "1.5 MB"):
+        assert part in page
+    await attempt.finish()
+    assert "1,200,000 rows · 1.5 MB</span>" in await ann.get("/"), "what was made is told of one that has ended"
+
+
 @pytest.mark.parametrize(
     ("report", "percent", "text"),
     [
         ({"percent": 40, "phase": "copying"}, 40, "40 % · copying"),
-        ({"percent": 140}, 140, "100 %"),
+        ({"percent": 140}, 100, "100 %"),
+        ({"percent": 99.9}, 99.9, "99 %"),
+        ({"step": 1, "steps": 4}, 25, "25 % · 1 of 4"),
+        (
+            {"rows": 1200, "bytes": 1_500_000, "percent": 40.7, "phase": "writing"},
+            40.7,
+            "40 % · 1,200 rows · 1.5 MB · writing",
+        ),
         ({"done": 5, "total": 20, "phase": "cancel"}, 25, "25 % · 5 of 20 · cancel"),
         ({"rows": 1200}, None, "1,200 rows"),
         ({"bytes": 1_500_000}, None, "1.5 MB"),
-        ({"percent": "x", "phase": 3, "rows": True, "done": 1, "total": 0}, None, "1 of 0"),
+        ({"percent": "x", "phase": 3, "rows": 1, "bytes": -1, "done": 1, "total": 0}, None, "1 row"),
     ],
 )
 async def test_progress_is_what_the_report_says_in_few_words(
@@ -523,7 +578,7 @@ async def test_progress_is_what_the_report_says_in_few_words(
 ) -> None:
     [id] = await submit(core)
     await run(core.db, "UPDATE jobs SET report = $2::text::jsonb WHERE id = $1", id, json.dumps(report))
-    found = job_columns.progress_of(await read(core, id))
+    found = progress_of(await read(core, id))
     assert found is not None
     assert (found.percent, found.text) == (percent, text)
 

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx2
 import pytest
@@ -18,6 +18,8 @@ from paddock.jobs import wire
 from paddock.jobs.charting import Point, Series
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
+from paddock.jobs.hanging import Hanging
+from paddock.jobs.model import JobId
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
 from paddock.jobs.trends import ErrorGroup
 from paddock.web import pages
@@ -26,6 +28,7 @@ from paddock.web.judging import Clause, Facts, judged, judged_own, spoken
 from tests.playing import submit, worker
 from tests.reading.rows import run
 
+HUNG = JobId(UUID(int=7))
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MARKUP = "<script>alert(1)</script> \u202eרע 🐎 " + "long" * 50
 
@@ -83,6 +86,10 @@ def errors(kind: str, code: str = "broken", n: int = 3, first: float = 40) -> Er
     return ErrorGroup(kind, code, n, NOW - minutes(first), NOW - minutes(1), uuid4())
 
 
+def hangs(kind: str, ago: float, *, overdue: bool = False) -> Hanging:
+    return Hanging(HUNG, kind, NOW - minutes(ago), overdue)
+
+
 WELL = Facts(
     now=NOW,
     kinds=[kind("export"), kind("dump"), kind("webhook", internal=True)],
@@ -136,6 +143,22 @@ def test_when_nothing_is_wrong_nothing_is_said() -> None:
             5,
         ),
         ({"workers": [at_work(), gone("a", 5), gone("b", 2)]}, "2 workers stopped beating", "/workers", {}, 2),
+        (
+            {"hanging": [hangs("export", 7, overdue=True)]},
+            "1 job of export runs past its time-out and is not stopped",
+            f"/jobs/{HUNG}",
+            {},
+            7,
+        ),
+        (
+            {"hanging": [hangs("export", 7, overdue=True), hangs("dump", 9, overdue=True)]},
+            "2 jobs run past their time-out and are not stopped",
+            "/workers",
+            {},
+            9,
+        ),
+        ({"hanging": [hangs("dump", 80)]}, "1 job of dump runs far longer than usual", f"/jobs/{HUNG}", {}, 80),
+        ({"hanging": [hangs("dump", 80), hangs("a", 90)]}, "2 jobs run far longer than usual", "/workers", {}, 90),
         (
             {"errors": [errors("export")]},
             "3 failures of export in the last hour",
@@ -392,6 +415,17 @@ async def test_every_range_has_its_charts_and_others_are_refused(core: Core, loo
         assert all(points - 1 <= len(line["values"]) <= points for data in found for line in data["lines"]), name
         assert page.count("in figures</caption>") == 6
     assert (await look("/?range=%3Cb%3E")).status_code == 422
+
+
+async def test_a_job_that_nobody_stops_is_named_in_the_sentence(core: Core, look: Looking) -> None:
+    [hung] = await submit(core, "timed")
+    await (await worker(core)).claim("timed")
+    await run(core.db, "UPDATE jobs SET claimed_at = claimed_at - interval '10 min'")
+    page = (await look()).text
+    assert "1 job of timed runs past its time-out and is not stopped, claimed 10 min ago" in verdict(page).replace(
+        "Job", "job"
+    )
+    assert f'href="/jobs/{hung}" class="clause"' in page
 
 
 async def test_what_people_did_is_marked_with_who_and_why(core: Core, look: Looking) -> None:

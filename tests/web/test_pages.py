@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from paddock.config import Config
 from paddock.jobs import wire
 from paddock.jobs.core import Core
 from paddock.web import pages
+from paddock.web.pages.lost import lost
 from tests.api.conftest import serving
 from tests.playing import read, submit, worker
 
@@ -23,7 +25,7 @@ MARKUP = "<script>alert(1)</script> \u202eרע 🐎 " + "long" * 200
 
 @pytest.fixture
 async def url(core: Core) -> AsyncIterator[str]:
-    app = create_app(core, Config(), host="127.0.0.1", routes=pages.routes())
+    app = create_app(core, Config(), host="127.0.0.1", routes=pages.routes(), lost=lost)
     async with serving(app) as (_, address):
         yield address
 
@@ -141,6 +143,29 @@ async def test_every_page_has_a_strict_policy_and_answers_bad_addresses_calmly(c
             assert "'unsafe" not in answer.headers["content-security-policy"]
         assert (await client.get("/static/style.css")).status_code == 200
         assert (await client.get("/static/..%2fpages.py")).status_code == 404
+
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+async def test_where_there_is_nothing_a_browser_is_told_so_in_the_frame_and_a_program_in_json(
+    core: Core, url: str
+) -> None:
+    _, secret = await make_token(core)
+    async with httpx2.AsyncClient(base_url=url) as stranger, signed_in(url, secret) as ann:
+        for path, status in {"/nonesuch": 404, "/jobs/a/b/c": 404, "/sign-out": 405, "/static/none.js": 404}.items():
+            for client, navigation in ((ann, True), (stranger, False)):
+                page = await client.get(path, headers=BROWSER)
+                assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8"), path
+                assert "<h1>There is nothing" in page.text
+                assert ('<nav class="pages"' in page.text) == navigation
+                assert "'unsafe" not in page.headers["content-security-policy"]
+                told = await client.get(path)
+                assert (told.status_code, "error" in told.json()) == (status, True)
+        posted = await ann.post("/nonesuch", headers=BROWSER)
+        assert (posted.status_code, posted.json()["error"]["code"]) == (404, "not_found")
+        unseen = await ann.get(f"/api/jobs/{uuid4()}", headers=BROWSER)
+        assert unseen.json()["error"]["code"] == "not_found", "what a route of the API answers stays JSON"
 
 
 @contextlib.asynccontextmanager

@@ -210,13 +210,28 @@ async def test_drain_mode_is_told_on_every_page_with_who_why_and_since_when(app:
         assert re.search(r"By olga, since (now|\d+ s ago)", shown(page)), entry.path
     assert "By olga" in shown(await ada.get("/jobs"))
     async with stranger(app) as client:
-        assert "olga" not in shown((await client.get("/sign-in")).text), "names are for those who are signed in"
         body = {"kind": "plain"}
         refused = await client.post("/api/jobs", json=body, headers={"authorization": f"Bearer {ada.secret}"})
     assert refused.status_code == 503
 
     await olga.post("/settings/drain", enabled="off", reason="done")
     assert "Drain mode is on" not in shown(await ada.get("/jobs"))
+
+
+async def test_at_the_door_neither_the_reason_of_a_drain_nor_the_announcement_is_told(
+    app: FastAPI, enter: Enter
+) -> None:
+    olga = await enter("ops", "olga")
+    await olga.post("/settings/config", name="announcement", value="the vault moves to rack 9")
+    await olga.post("/settings/drain", enabled="on", reason="acme's data leaked")
+    assert "the vault moves to rack 9" in shown(await olga.get("/jobs"))
+    async with stranger(app) as client:
+        refused = await client.post("/sign-in", data={"token": "pdk_wrong"}, headers={"origin": BASE})
+        foreign = await client.post("/sign-in", data={"token": "pdk_wrong"}, headers={"origin": "https://elsewhere"})
+        for page in ((await client.get("/sign-in")).text, refused.text, foreign.text):
+            assert "In maintenance. New work is refused" in shown(page)
+            for told in ("acme", "rack 9", "olga"):
+                assert told not in page, "what is going on is for those who are signed in"
 
 
 # Settings of the installation, configuration, doctor

@@ -10,7 +10,8 @@ import pytest
 from paddock.jobs.model import AttemptId, Job, JobId
 from paddock.jobs.overviews import Entry, Relative, _from_columns
 from paddock.web import words
-from paddock.web.timeline import LEAST_SHARE, MOST_ATTEMPTS, Band, Drawing, draw
+from paddock.web.scaling import LEAST_SHARE, Band, Drawing
+from paddock.web.timeline import MOST_ATTEMPTS, draw
 
 T = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
 

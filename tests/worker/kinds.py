@@ -164,6 +164,28 @@ def leaves_a_child(turn: T) -> Outcome:
     return done()
 
 
+async def effects(turn: T) -> Outcome:
+    """Writes the time to a file, for ever: an effect that no fence guards."""
+    turn.report(phase="running")
+    while True:
+        write_time(said(turn)["path"])
+        await asyncio.sleep(0.02)
+
+
+def effects_of_a_child(turn: T) -> Outcome:
+    """The same by a process that the handler started."""
+    code = "import sys, time; from tests.worker.kinds import write_time\nwhile True: write_time(sys.argv[1]); time.sleep(0.02)"
+    child = subprocess.Popen([sys.executable, "-c", code, said(turn)["path"]])
+    turn.report(child=child.pid)
+    time.sleep(3600)
+    return done()
+
+
+def write_time(path: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{time.monotonic()}\n")
+
+
 async def saver(turn: T) -> Outcome:
     """Saves until the job is no longer its own."""
     for number in range(100_000):
@@ -256,7 +278,11 @@ KINDS = Kinds(
         kind("blocking_pid", blocking_pid),
         kind("leaves_a_child", leaves_a_child, grace=SHORT),
         kind("outside", forever, grace=SHORT, effects_outside_fence=True),
+        kind("outside_stuck", stuck, grace=SHORT, effects_outside_fence=True),
+        kind("effects", effects, grace=SHORT, effects_outside_fence=True),
+        kind("effects_of_a_child", effects_of_a_child, grace=SHORT, effects_outside_fence=True),
         kind("fails_on_shutdown", forever, grace=SHORT, fail_on_shutdown=True),
+        kind("fails_on_stall", forever, grace=SHORT, stall_fails="Nothing came in time."),
         kind("alone", late, concurrency=1),
         kind("saver", saver, grace=SHORT),
         kind("saves_once", saves_once),

@@ -249,6 +249,7 @@ def _all_over(worker: object) -> bool:
     return all(attempt.over for attempt in worker.holding)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 async def test_a_quiet_worker_takes_nothing_new_until_told(plane: Plane, start: Start) -> None:
     plane.quiet = True
     running = start(long_poll=timedelta(seconds=0.3))

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.worker.conftest import Start, is_running
 from tests.worker.plane import Plane, until
 
@@ -18,6 +20,7 @@ async def test_it_runs_all_turns_and_follow_ups_of_one_job_and_no_other(plane: P
     assert other.status == "pending"
 
 
+@pytest.mark.slow
 async def test_it_waits_for_a_job(plane: Plane, start: Start) -> None:
     running = start(once=True)
     await until(lambda: plane.calls["claim"])
@@ -35,6 +38,7 @@ async def test_a_failed_job_is_exit_code_1(plane: Plane, start: Start) -> None:
         assert await running.task == 1
 
 
+@pytest.mark.slow
 async def test_a_failure_that_is_retried_is_waited_for(plane: Plane, start: Start) -> None:
     plane.retries = True
     job = plane.add("probe", fail_transiently=2, result="third time")
@@ -45,6 +49,7 @@ async def test_a_failure_that_is_retried_is_waited_for(plane: Plane, start: Star
     assert job.result == "third time"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_job_is_exit_code_1_after_its_cleanup(plane: Plane, start: Start) -> None:
     plane.cleanups.add("forever")
     job = plane.add("forever")

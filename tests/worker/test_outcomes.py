@@ -7,6 +7,8 @@ import pytest
 from tests.worker.conftest import Start
 from tests.worker.plane import Plane, PlaneJob, until
 
+SLOW = pytest.mark.slow
+
 
 async def ended(plane: Plane, start: Start, kind: str, **payload: Any) -> PlaneJob:
     job = plane.add(kind, **payload)
@@ -41,10 +43,10 @@ async def test_a_blocking_handler_runs_in_a_process_that_is_used_again(plane: Pl
         ("transient", "transient", "no_nodes", "No nodes."),
         ("permanent", "permanent", "role_denied", "Role denied."),
         ("value", "transient", "unclassified_error", "ValueError: bad thing with password=***"),
-        ("interrupt", "transient", "unclassified_error", "KeyboardInterrupt: "),
-        ("exit", "transient", "unclassified_error", "SystemExit: 3"),
-        ("cancelled", "transient", "unclassified_error", "CancelledError: "),
-        ("nul", "transient", "unclassified_error", "RuntimeError: a\\x00b\\ud800c"),
+        pytest.param("interrupt", "transient", "unclassified_error", "KeyboardInterrupt: ", marks=SLOW),
+        pytest.param("exit", "transient", "unclassified_error", "SystemExit: 3", marks=SLOW),
+        pytest.param("cancelled", "transient", "unclassified_error", "CancelledError: ", marks=SLOW),
+        pytest.param("nul", "transient", "unclassified_error", "RuntimeError: a\\x00b\\ud800c", marks=SLOW),
     ],
 )
 async def test_every_exception_has_a_meaning(
@@ -123,7 +125,7 @@ async def test_what_is_no_outcome_fails_for_good(plane: Plane, start: Start) -> 
     assert (job.status, job.error.code) == ("failed", "bad_outcome")
 
 
-@pytest.mark.parametrize("what", ["object", "surrogate", "huge"])
+@pytest.mark.parametrize("what", ["object", *(pytest.param(what, marks=SLOW) for what in ("surrogate", "huge"))])
 async def test_a_result_that_cannot_be_sent_fails_for_good(plane: Plane, start: Start, what: str) -> None:
     job = await ended(plane, start, "bad_result", what=what)
 

@@ -13,7 +13,7 @@ from tests.worker.conftest import Start
 from tests.worker.kinds import KINDS
 from tests.worker.plane import Plane, PlaneJob, until
 
-BOTH = pytest.mark.parametrize("kind", ["probe", "probe_blocking"])
+BOTH = pytest.mark.parametrize("kind", ["probe", pytest.param("probe_blocking", marks=pytest.mark.slow)])
 
 
 async def ran(plane: Plane, start: Start, kind: str, **payload: Any) -> PlaneJob:
@@ -41,7 +41,7 @@ async def test_it_takes_turns_steps_and_saves(plane: Plane, start: Start, kind: 
 
 
 @BOTH
-@pytest.mark.parametrize("budget", ["work", "cluster"])
+@pytest.mark.parametrize("budget", ["work", pytest.param("cluster", marks=pytest.mark.slow)])
 async def test_it_fails_so_many_times(plane: Plane, start: Start, kind: str, budget: str) -> None:
     job = await ran(plane, start, kind, fail_transiently=2, budget=budget, result="fine")
 

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
 
 import aiohttp
 import psutil
@@ -28,6 +30,10 @@ class Outside:
 
     def runners(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
+
+    def alive(self) -> list[psutil.Process]:
+        """Without those that wait for a supervisor to bury them."""
+        return [process for process in self.runners() if process.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture
@@ -79,6 +85,44 @@ async def test_runners_die_with_a_killed_supervisor(plane: Plane, outside: Outsi
     await until(lambda: not any(runner.is_running() for runner in runners), seconds=5)
 
 
+@pytest.mark.slow
+async def test_effects_outside_the_fence_stop_before_the_lease_ends_though_their_supervisor_stands_still(
+    plane: Plane, outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(lambda: plane.calls["claim"])
+    plane.beat_seconds, plane.lease_seconds = 2, 6
+    plane.sessions.clear()  # the new session gets these
+    await until(lambda: plane.calls["register"] == 2)
+    renewed: list[float] = []
+    beat = plane.beat
+
+    async def noted(session: UUID, message: wire.Beat) -> wire.Verdicts:
+        renewed.append(time.monotonic())
+        return await beat(session, message)
+
+    monkeypatch.setattr(plane, "beat", noted)
+    files = [tmp_path / "own", tmp_path / "child"]
+    own, child = plane.add("effects", path=str(files[0])), plane.add("effects_of_a_child", path=str(files[1]))
+    neighbour, apart = plane.add("forever"), plane.add("sleeper")
+    await until(lambda: all(is_running(job) for job in (own, child, neighbour, apart)))
+    await until(lambda: all(file.exists() for file in files) and renewed)
+
+    outside.process.send_signal(signal.SIGSTOP)
+    try:
+        await until(lambda: len(outside.alive()) == 1, seconds=20)
+        lease_ended = renewed[-1] + plane.lease_seconds
+        for file in files:
+            assert float(file.read_text().split()[-1]) < lease_ended, "nothing happens beside the next attempt"
+    finally:
+        outside.process.send_signal(signal.SIGCONT)
+    await until(lambda: own.releases and child.releases and neighbour.releases)
+
+    assert [own.releases[0].reason, child.releases[0].reason] == ["lease_ending"] * 2
+    assert neighbour.releases[0].reason == "runner_killed"
+    assert not any(job.outcomes for job in (own, child, neighbour)), "given back uncounted"
+    assert not apart.releases, "what the fence protects goes on"
+
+
 async def test_health_ready_and_metrics(plane: Plane, outside: Outside) -> None:
     job = plane.add("noop")
     await until(lambda: job.status == "completed")
@@ -91,6 +135,7 @@ async def test_health_ready_and_metrics(plane: Plane, outside: Outside) -> None:
             assert 'paddock_handler_seconds_count{kind="noop",outcome="done"} 1.0' in await answer.text()
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_lease_ended_is_not_ready(plane: Plane, outside: Outside) -> None:
     plane.lease_seconds = 0.5
     await until(lambda: plane.calls["claim"])

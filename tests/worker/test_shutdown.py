@@ -13,6 +13,7 @@ from tests.worker.conftest import Start, is_running
 from tests.worker.kinds import KINDS
 from tests.worker.plane import Plane, PlaneJob, until
 
+SLOW = pytest.mark.slow
 GRACE = 0.2
 # For a machine that is busy with other things.
 SLACK = 1.5
@@ -60,7 +61,9 @@ async def test_nothing_is_claimed_after_the_signal_and_beats_go_on(plane: Plane,
     assert plane.calls["beat"] > beats + 3
 
 
-@pytest.mark.parametrize("kind", ["forever", "deaf", "sleeper", "stuck", "stuck_blocking"])
+@pytest.mark.parametrize(
+    "kind", ["deaf", "stuck", *(pytest.param(kind, marks=SLOW) for kind in ("forever", "sleeper", "stuck_blocking"))]
+)
 async def test_what_does_not_end_is_killed_and_given_back_in_two_seconds(plane: Plane, start: Start, kind: str) -> None:
     job = plane.add(kind)
     running = start()
@@ -74,6 +77,7 @@ async def test_what_does_not_end_is_killed_and_given_back_in_two_seconds(plane: 
     assert not _runners()
 
 
+@pytest.mark.slow
 async def test_a_stuck_neighbour_does_not_cost_a_job_its_longer_grace(plane: Plane, start: Start) -> None:
     deaf, patient = plane.add("deaf"), plane.add("patient", seconds=2)
     running = start()
@@ -84,6 +88,7 @@ async def test_a_stuck_neighbour_does_not_cost_a_job_its_longer_grace(plane: Pla
     assert deaf.releases[0].reason == "shutdown"
 
 
+@pytest.mark.slow
 async def test_a_kind_may_fail_instead(plane: Plane, start: Start) -> None:
     job = plane.add("fails_on_shutdown")
     running = start()
@@ -95,7 +100,7 @@ async def test_a_kind_may_fail_instead(plane: Plane, start: Start) -> None:
     assert (job.error.code, job.error.message) == ("worker_shutdown", "Worker received SIGTERM")
 
 
-@pytest.mark.parametrize("trouble", ["hanging", "away"])
+@pytest.mark.parametrize("trouble", [pytest.param("hanging", marks=SLOW), "away"])
 async def test_a_control_plane_that_does_not_answer_cannot_hold_it_up(plane: Plane, start: Start, trouble: str) -> None:
     jobs = [plane.add("forever"), plane.add("sleeper"), plane.add("stuck")]
     running = start()
@@ -112,6 +117,7 @@ async def test_a_control_plane_that_does_not_answer_cannot_hold_it_up(plane: Pla
     assert not _runners()
 
 
+@pytest.mark.slow
 async def test_a_second_signal_ends_it_at_once(plane: Plane, start: Start) -> None:
     job = plane.add("patient", seconds=600)
     running = start()
@@ -155,6 +161,7 @@ async def test_what_cannot_be_killed_is_given_back_late(plane: Plane, start: Sta
                 task.get_coro().close()
 
 
+@pytest.mark.slow
 async def test_a_terminals_interrupt_does_not_reach_the_runners(plane: Plane, start: Start) -> None:
     job, blocking = plane.add("late", seconds=3), plane.add("probe_blocking", sleep_seconds=3, progress=10)
     start()

@@ -10,7 +10,10 @@ from paddock.worker.processes import ProcessRunners
 from tests.worker.conftest import OPTIONS, Start, is_running
 from tests.worker.plane import Plane, until
 
+SLOW = pytest.mark.slow
 
+
+@pytest.mark.slow
 async def test_beats_go_on_while_a_handler_holds_the_interpreter(plane: Plane, start: Start) -> None:
     plane.beat_seconds = 0.1
     stuck = plane.add("stuck", seconds=3)
@@ -26,7 +29,7 @@ async def test_beats_go_on_while_a_handler_holds_the_interpreter(plane: Plane, s
     assert listed == {stuck.id, blocking.id}
 
 
-@pytest.mark.parametrize("kind", ["forever", "sleeper"])
+@pytest.mark.parametrize("kind", [pytest.param("forever", marks=SLOW), "sleeper"])
 async def test_a_cancelled_job_is_stopped_at_once_and_acknowledged(plane: Plane, start: Start, kind: str) -> None:
     plane.beat_seconds = 60
     job = plane.add(kind)
@@ -110,7 +113,7 @@ async def test_a_handler_that_catches_stale_attempt_is_cancelled(plane: Plane, s
     assert neighbour.attempt_id, "nobody else had to die for it"
 
 
-@pytest.mark.parametrize("kind", ["deaf", "stuck"])
+@pytest.mark.parametrize("kind", ["deaf", pytest.param("stuck", marks=SLOW)])
 async def test_a_handler_that_ignores_its_cancellation_is_killed_and_its_neighbours_are_given_back(
     plane: Plane, start: Start, kind: str
 ) -> None:
@@ -128,6 +131,7 @@ async def test_a_handler_that_ignores_its_cancellation_is_killed_and_its_neighbo
     await until(lambda: another.status == "completed")
 
 
+@pytest.mark.slow
 async def test_a_stuck_blocking_handler_is_killed_alone(plane: Plane, start: Start) -> None:
     job = plane.add("stuck_blocking")
     neighbour, async_neighbour = plane.add("sleeper"), plane.add("forever")
@@ -142,9 +146,13 @@ async def test_a_stuck_blocking_handler_is_killed_alone(plane: Plane, start: Sta
 
 @pytest.mark.parametrize(
     ("how", "told"),
-    [("kill", "was killed by SIGKILL (9)"), ("segfault", "was killed by SIGSEGV (11)"), ("exit", "exited with code 3")],
+    [
+        ("kill", "was killed by SIGKILL (9)"),
+        pytest.param("segfault", "was killed by SIGSEGV (11)", marks=SLOW),
+        pytest.param("exit", "exited with code 3", marks=SLOW),
+    ],
 )
-@pytest.mark.parametrize("kind", ["probe", "probe_blocking"])
+@pytest.mark.parametrize("kind", ["probe", pytest.param("probe_blocking", marks=SLOW)])
 async def test_a_runner_that_dies_fails_its_turns_and_says_how(
     plane: Plane, start: Start, kind: str, how: str, told: str
 ) -> None:
@@ -160,6 +168,7 @@ async def test_a_runner_that_dies_fails_its_turns_and_says_how(
     await until(lambda: another.status == "completed")
 
 
+@pytest.mark.slow
 async def test_a_crash_is_retried_in_a_new_runner(plane: Plane, start: Start) -> None:
     plane.retries = True
     job = plane.add("probe", crash="kill", result="alive")
@@ -169,6 +178,7 @@ async def test_a_crash_is_retried_in_a_new_runner(plane: Plane, start: Start) ->
     assert (job.result, job.turn_count) == ("alive", 2)
 
 
+@pytest.mark.slow
 async def test_what_a_runner_said_before_it_died_counts(plane: Plane, start: Start) -> None:
     """The outcomes that are in the socket when the runner is killed are read first."""
     jobs = [plane.add("noop") for _ in range(50)]
@@ -192,7 +202,9 @@ async def test_processes_a_handler_started_do_not_outlive_its_runner(plane: Plan
     await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
-@pytest.mark.parametrize("kind", ["forever", "sleeper", "deaf", "stuck_blocking"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("forever", marks=SLOW), "sleeper", pytest.param("deaf", marks=SLOW), "stuck_blocking"]
+)
 async def test_a_turn_that_takes_too_long_is_stopped(plane: Plane, start: Start, kind: str) -> None:
     job = plane.add(kind, timeouts={"turn_timeout": 1.5})
     start()
@@ -222,6 +234,15 @@ async def test_a_turn_that_saves_nothing_has_stalled(plane: Plane, start: Start)
     assert job.outcomes[0].error.code == "stalled"
 
 
+async def test_a_kind_may_say_that_a_stall_is_the_end(plane: Plane, start: Start) -> None:
+    job = plane.add("fails_on_stall", timeouts={"stall_timeout": 5, "stall_left": 0.2})
+    start()
+    await until(lambda: job.status == "failed", seconds=5)
+
+    assert job.error is not None
+    assert (job.error.code, job.error.message) == ("stalled", "Nothing came in time.")
+
+
 @pytest.mark.slow
 async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start: Start) -> None:
     job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5})
@@ -235,6 +256,7 @@ async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start
     assert job.outcomes[0].error.code == "stalled"
 
 
+@pytest.mark.slow
 async def test_effects_outside_the_fence_stop_before_the_lease_ends_and_others_go_on(
     plane: Plane, start: Start
 ) -> None:
@@ -262,6 +284,19 @@ async def test_effects_outside_the_fence_stop_when_the_session_is_gone(plane: Pl
     assert outside.releases[0].reason == "lease_ending"
 
 
+@pytest.mark.slow
+async def test_a_handler_that_keeps_its_runner_busy_is_not_taken_for_one_without_a_supervisor(
+    plane: Plane, start: Start
+) -> None:
+    plane.beat_seconds, plane.lease_seconds = 0.2, 1.0
+    stuck = plane.add("outside_stuck", seconds=3)
+    start()
+    await until(lambda: stuck.status == "completed")
+
+    assert (stuck.turn_count, stuck.failure_count) == (1, 0)
+
+
+@pytest.mark.slow
 async def test_idle_spare_runners_are_let_go(plane: Plane, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.worker.processes.IDLE_SECONDS", 0.2)
     runners = ProcessRunners(OPTIONS)

@@ -31,6 +31,7 @@ async def test_lines_of_the_turn_of_libraries_and_of_threads_arrive(plane: Plane
     assert lines[3].endswith(" info from a thread")
 
 
+@pytest.mark.slow
 async def test_what_is_over_the_limit_is_dropped_and_counted(plane: Plane, start: Start) -> None:
     job = plane.add("chatters")
     running = start()
@@ -84,6 +85,7 @@ async def test_lines_go_at_most_once_a_second_and_numbered(sent: list[wire.LogIt
     assert [item.seq for item in sent] == sorted({item.seq for item in sent})
 
 
+@pytest.mark.slow
 async def test_reports_go_at_most_once_a_second_and_the_latest_wins(plane: Plane, start: Start) -> None:
     plane.beat_seconds = 60
     job = plane.add("probe", progress=200, sleep_seconds=2.5)

@@ -1,6 +1,6 @@
 """The app, assembled: FastAPI for people, bare Starlette for workers, one edge around both."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -67,11 +67,14 @@ def create_app(
     metrics: Metrics | None = None,
     routers: Iterable[APIRouter] = (),
     routes: Iterable[BaseRoute] = (),
+    lost: Callable[[Request, int], Awaitable[Response]] | None = None,
 ) -> FastAPI:
     """`host` is the address it will listen on: on loopback it answers to known Host names only.
-    `routers` are the capabilities', `routes` the dashboard's; each of their routes must stand in `access.ACCESS`."""
+    `routers` are the capabilities', `routes` the dashboard's; each of their routes must stand in `access.ACCESS`.
+    `lost` answers a browser at an address where there is nothing, with the status; programs get the error as JSON."""
     plane = make_plane(core, config, metrics)
     app = _bare_app(plane, host)
+    app.state.lost = lost
     if config.internal_port is None:
         app.router.routes.extend(internal.routes(plane))
     found = [*ROUTERS, *routers]

@@ -1,13 +1,9 @@
-"""Durations at the edge: ISO 8601 out; ISO 8601 or the short form people type (15m, 1h, 7d) in."""
+"""Durations at the edge: ISO 8601 out; what `paddock.jobs.durations` reads in."""
 
-import re
 from datetime import timedelta
 
 from paddock.api.errors import invalid_field
-
-SHORT = re.compile(r"(\d{1,9})(s|m|h|d|w)\Z")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-ISO = re.compile(r"P(?:(\d{1,6})W|(?:(\d{1,6})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?)\Z")
+from paddock.jobs import durations
 
 
 def iso(duration: timedelta | None) -> str | None:
@@ -15,14 +11,7 @@ def iso(duration: timedelta | None) -> str | None:
 
 
 def parse(text: str, field: str) -> timedelta:
-    short = SHORT.match(text)
-    if short is not None:
-        try:
-            return timedelta(seconds=int(short[1]) * UNITS[short[2]])
-        except OverflowError:
-            raise invalid_field(field, "That is too long.") from None
-    found = ISO.match(text)
-    if found is None or not any(found.groups()):
-        raise invalid_field(field, "Write a duration like 15m, 1h, 7d or PT15M.")
-    weeks, days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        return durations.parse(text)
+    except ValueError as problem:
+        raise invalid_field(field, str(problem)) from None

@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import tracing
+from paddock.api import cors
 from paddock.api.bodies import too_large
 from paddock.api.errors import ApiError, error_response, unexpected
 from paddock.config import Config
@@ -46,6 +47,7 @@ class Edge:
         self.limit = config.max_body_bytes
         self.metrics = metrics
         self.hosts = allowed_hosts(config, host)
+        self.origins = frozenset(config.dumps_cors_origins)
         self.root = "" if config.public_url is None else urlsplit(config.public_url).path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,6 +72,7 @@ class _Exchange:
         self.headers = Headers(scope=scope)
         self.internal = scope["path"].startswith("/internal/")
         self.limit = max(edge.limit, INTERNAL_BODY_BYTES) if self.internal else edge.limit
+        self.cors = cors.headers(edge.origins, scope["path"], self.headers)
         self.read = 0
         self.status = 0
         scope[ROOT] = edge.root or _forwarded_prefix(self.headers)
@@ -99,15 +102,23 @@ class _Exchange:
     async def _answer(self) -> None:
         try:
             self._check()
-            await self.edge.app(self.scope, self.receive, self.send)
+            if self.cors and cors.is_preflight(self.scope["method"], self.headers):
+                await cors.preflight()(self.scope, self.receive, self.send)
+            else:
+                await self.edge.app(self.scope, self.receive, self.send)
         except ApiError as error:
             if self.status == 0:
                 response = error_response(
-                    error.status_code, error.code, error.message, hint=error.hint, details=error.details
+                    error.status_code,
+                    error.code,
+                    error.message,
+                    path=self.scope["path"],
+                    hint=error.hint,
+                    details=error.details,
                 )
                 await response(self.scope, self.receive, self.send)
         except Exception as error:
-            response = unexpected(error, self.request_id)
+            response = unexpected(error, self.request_id, self.scope["path"])
             if self.status == 0:
                 await response(self.scope, self.receive, self.send)
             # Else the answer is under way: the server sees it unfinished and closes the connection.
@@ -145,6 +156,7 @@ class _Exchange:
         if self.internal:
             return
         yield from SECURITY_HEADERS
+        yield from self.cors
         present = {name.lower() for name, _ in message.get("headers", ())}
         for name, value in (API_POLICY, NO_STORE):
             if name not in present:

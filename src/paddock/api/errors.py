@@ -1,4 +1,5 @@
-"""Every error leaves as {"error": {"code", "message", "details", "hint"?}}, whoever raised it.
+"""Every error leaves as {"error": {"code", "message", "details", "hint"?}}, whoever raised it; below `/export/` as
+{"error": "message"} with the code in a header, as the clients of those paths expect.
 
 What is refused on purpose is an `ApiError` here or a `Refused` of the core. A database that is away is a 503 that says
 so. Anything else is a bug: the log has it with its request id, the answer shows no more than that id.
@@ -22,6 +23,9 @@ from paddock.jobs.link import LinkRefused, SessionUnknown
 from paddock.log import scrub
 
 MAX_FIELDS = 100
+# Paths whose clients were written for another server: an error is a sentence there.
+PLAIN_BELOW = "/export/"
+CODE_HEADER = "X-Error-Code"
 DATABASE_RETRY_SECONDS = 5
 
 log = structlog.get_logger()
@@ -66,10 +70,15 @@ def error_response(
     code: str,
     message: str,
     *,
+    path: str = "",
     hint: str | None = None,
     details: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
+    if path.startswith(PLAIN_BELOW):
+        text = message if hint is None else f"{message} {hint}"
+        told = {**(headers or {}), CODE_HEADER: code}
+        return Response(orjson.dumps({"error": text}), status, told, media_type="application/json")
     error: dict[str, Any] = {"code": code, "message": message, "details": details or {}}
     if hint is not None:
         error["hint"] = hint
@@ -92,20 +101,33 @@ FRAMEWORK_ERRORS: Mapping[int, tuple[str, str]] = {
 }
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ApiError):
         return error_response(
             error.status_code,
             error.code,
             error.message,
+            path=request.url.path,
             hint=error.hint,
             details=error.details,
             headers=error.headers,
         )
     assert isinstance(error, HTTPException)
+    lost = getattr(request.app.state, "lost", None)
+    if lost is not None and error.status_code in (404, 405) and _by_a_browser(request):
+        page: Response = await lost(request, error.status_code)
+        page.headers.update(error.headers or {})
+        return page
     phrase = HTTPStatus(error.status_code).phrase
     code, message = FRAMEWORK_ERRORS.get(error.status_code, (phrase.lower().replace(" ", "_"), f"{phrase}."))
-    return error_response(error.status_code, code, message, headers=error.headers)
+    return error_response(error.status_code, code, message, path=request.url.path, headers=error.headers)
+
+
+def _by_a_browser(request: Request) -> bool:
+    """Somebody went there, and no program asked."""
+    if request.url.path.startswith(PLAIN_BELOW):
+        return False
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
@@ -132,6 +154,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         error.status,
         error.code,
         scrub(error.message, limit=4000),
+        path=request.url.path,
         hint=error.hint,
         details={**error.details, **_holder(request, error)},
         headers=headers,
@@ -157,7 +180,7 @@ async def _link_refused(_request: Request, error: Exception) -> Response:
     return error_response(error.status or 403, "refused", str(error))
 
 
-def unexpected(error: Exception, request_id: str) -> Response:
+def unexpected(error: Exception, request_id: str, path: str = "") -> Response:
     """The answer to what nobody translated."""
     if database_away(error):
         log.warning("database unavailable", error=f"{type(error).__name__}: {error}")
@@ -165,6 +188,7 @@ def unexpected(error: Exception, request_id: str) -> Response:
             503,
             "database_unavailable",
             "Paddock cannot reach its database at the moment.",
+            path=path,
             hint="Ask again in a few seconds; nothing that was accepted is lost.",
             headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
         )
@@ -173,6 +197,7 @@ def unexpected(error: Exception, request_id: str) -> Response:
         500,
         "internal_error",
         "Something is wrong inside Paddock; this is a bug.",
+        path=path,
         hint=f"The server's log tells more under request id {request_id}.",
         details={"request_id": request_id},
     )

@@ -1,6 +1,5 @@
 """Events, who was told of them, and the subscriptions. What a caller reaches is scoped to their owner."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -19,9 +18,9 @@ from paddock.jobs.enqueueing import IdempotencyKey, earlier, remember
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Job, JobId, NewJob
+from paddock.jobs.webhook_keys import new_secret
 
 SQL = statements("paddock.api.sql", "facts.sql")
-SECRET_PREFIX = "whsec_"  # noqa: S105  # not a secret: what every one of them begins with
 MOST_WEBHOOKS = 100
 MOST_TOLD = 20
 TEST_EVENT = "webhook.test"
@@ -169,7 +168,7 @@ async def create_webhook(
     db: Database, caller: Caller, *, url: str, types: Sequence[str], all_owners: bool
 ) -> dict[str, Any]:
     """With its signing secret, which is shown this once."""
-    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+    secret = new_secret()
     async with db.transaction() as tx:
         if await tx.fetchval(SQL["count_webhooks"], caller.owner) >= MOST_WEBHOOKS:
             raise Refused(

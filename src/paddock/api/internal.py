@@ -19,8 +19,9 @@ from paddock.api import bodies
 from paddock.api.auth import authorize
 from paddock.api.errors import ApiError, invalid_field
 from paddock.api.plane import Plane
-from paddock.jobs import wire
+from paddock.jobs import reading, wire
 from paddock.jobs.link import Link, SessionUnknown
+from paddock.jobs.model import JobId
 
 Call = Callable[[Link, Any, Scope, Receive], Awaitable[msgspec.Struct | None]]
 
@@ -92,6 +93,12 @@ def routes(plane: Plane) -> list[Route]:
     async def logs(link: Link, message: wire.Logs, _scope: Scope, _receive: Receive) -> None:
         await link.logs(message)
 
+    async def ended(_link: Link, message: wire.Jobs, _scope: Scope, _receive: Receive) -> wire.Jobs:
+        if len(message.ids) > 1000:
+            raise invalid_field("ids", "At most 1,000.")
+        jobs = await reading.jobs(plane.core.db, [JobId(id) for id in message.ids])
+        return wire.Jobs(ids=[job.id for job in jobs if job.ended])
+
     table: list[tuple[str, type[msgspec.Struct], Call]] = [
         ("/internal/jobs/claim", wire.Claim, claim),
         ("/internal/jobs/finish", wire.Finish, finish),
@@ -99,6 +106,7 @@ def routes(plane: Plane) -> list[Route]:
         ("/internal/jobs/save", wire.Save, save),
         ("/internal/jobs/logs", wire.Logs, logs),
         ("/internal/jobs/release", wire.Release, release),
+        ("/internal/jobs/ended", wire.Jobs, ended),
         ("/internal/sessions", wire.Register, register),
     ]
     return [Route(path, _Endpoint(plane, path, message, call), methods=["POST"]) for path, message, call in table]

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -32,6 +32,11 @@ def answer(data: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 def page(items: Any, next_cursor: str | None, **beside: Any) -> Response:
     return answer(items, next_cursor=next_cursor, **beside)
+
+
+def split(texts: Sequence[str] | None) -> tuple[str, ...] | None:
+    """A parameter that takes several words, one by one or with commas."""
+    return tuple(word for text in texts or () for word in text.split(",") if word) or None
 
 
 def write_cursor(place: Any) -> str:

@@ -16,6 +16,7 @@ from uuid import UUID
 import asyncpg
 
 from paddock.api.access import Role
+from paddock.api.errors import ApiError
 from paddock.db.pool import Database, statements
 from paddock.jobs.acting import audit
 from paddock.jobs.errors import Refused
@@ -63,6 +64,16 @@ class Caller:
 def may_use(granted: frozenset[str], wanted: str) -> bool:
     """For engine roles, engines, destinations, databases."""
     return EVERYTHING in granted or wanted in granted
+
+
+def check_engine_role(caller: Caller, role: str | None) -> None:
+    if role is not None and not may_use(caller.engine_roles, role):
+        raise ApiError(
+            403,
+            "engine_role_not_allowed",
+            "This token may not use the engine role that X-Use-Case-Id names.",
+            hint="Ask for the role to be granted to your token, or send another.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

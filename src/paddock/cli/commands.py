@@ -8,6 +8,8 @@ class Command(NamedTuple):
     target: str  # imported when the command is used
     help: str
     verbs: str = ""
+    # Also a command without a verb; how its arguments are called then.
+    alone: str = ""
 
 
 class Section(NamedTuple):
@@ -26,6 +28,33 @@ SECTIONS: tuple[Section, ...] = (
         ),
     ),
     Section(
+        "Exports",
+        (
+            Command("export", "paddock.cli.export:export", "SQL to Parquet, CSV or JSON Lines, on your disk."),
+            Command("exports", "paddock.cli.exports:app", "The files made so far.", "list show watch download rm"),
+            Command("engines", "paddock.cli.engines:app", "What runs the queries.", "list check browse describe"),
+            Command(
+                "mappings",
+                "paddock.cli.mappings:app",
+                "Which query gives which nodes and edges.",
+                "list show versions diff copy delete validate apply",
+            ),
+            Command(
+                "snapshots",
+                "paddock.cli.snapshots:app",
+                "The files of a mapping, made together.",
+                "create list show retry cancel delete manifest",
+            ),
+        ),
+    ),
+    Section(
+        "Dumps",
+        (
+            Command("dump", "paddock.cli.dump:app", "A whole database as one file.", "verify", alone="DATABASE"),
+            Command("dumps", "paddock.cli.dumps:app", "The dumps there are.", "list show watch download cancel rm"),
+        ),
+    ),
+    Section(
         "Work",
         (
             Command(
@@ -41,7 +70,7 @@ SECTIONS: tuple[Section, ...] = (
                 "Jobs by interval or cron.",
                 "list create run enable disable delete",
             ),
-            Command("events", "paddock.cli.events:app", "Facts, and who was told.", "list deliveries"),
+            Command("events", "paddock.cli.events:app", "Facts, and who was told.", "list deliveries redeliver"),
             Command("webhooks", "paddock.cli.webhooks:app", "Who is told of events.", "list create delete test"),
         ),
     ),
@@ -77,6 +106,6 @@ def overview() -> str:
         for command in section.commands:
             lines.append(f"  {command.name:<11} {command.help}")
             if command.verbs:
-                lines.append(f"  {'':<11}   {' · '.join(command.verbs.split())}")
+                lines.append(f"  {'':<11}   {' · '.join([*command.alone.split(), *command.verbs.split()])}")
         lines.append("")
     return "\n".join(lines) + "\n" + ENDING

@@ -116,9 +116,9 @@ class Server:
     def post(self, path: str, body: Any = None) -> Any:
         return self.answer("POST", path, body=body).get("data")
 
-    def make_work(self, path: str, body: Any, *, key: str | None = None) -> Any:
+    def make_work(self, path: str, body: Any, *, key: str | None = None, role: str | None = None) -> Any:
         """A POST that may be repeated: an answer that was lost does not make the work twice."""
-        return self.answer("POST", path, body=body, idempotency_key=key or str(uuid.uuid4())).get("data")
+        return self.answer("POST", path, body=body, idempotency_key=key or str(uuid.uuid4()), role=role).get("data")
 
     def patch(self, path: str, body: Any) -> Any:
         return self.answer("PATCH", path, body=body).get("data")
@@ -144,13 +144,22 @@ class Server:
         parameters: Mapping[str, Any] | None = None,
         body: Any = None,
         idempotency_key: str | None = None,
+        role: str | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """The whole answer as JSON; `CommandFailed` for everything that is not one."""
         with self._sentences():
             return self._client.request(
-                method, path, params=parameters, body=body, idempotency_key=idempotency_key, timeout=timeout
+                method, path, params=parameters, body=body, idempotency_key=idempotency_key, role=role, timeout=timeout
             )
+
+    def about_file(self, path: str) -> Mapping[str, str]:
+        with self._sentences():
+            return self._client.about_file(path)
+
+    def download(self, path: str, *, start: int = 0, etag: str | None = None, **parameters: Any) -> Iterator[bytes]:
+        with self._sentences():
+            yield from self._client.download(path, params=parameters, start=start, etag=etag)
 
     @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:

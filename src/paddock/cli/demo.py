@@ -1,18 +1,21 @@
-"""`paddock demo`: work is submitted, its worker is killed halfway, and every job still ends exactly once.
+"""`paddock demo`: work is submitted, its worker is killed halfway, and every job still ends exactly once; then a query
+becomes Parquet, a mapping becomes a snapshot, and a database that is in use becomes one file.
 
 Beats and leases are shortened, so that the rescue takes seconds and not a minute.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +27,7 @@ from paddock.cli.errors import CommandFailed
 from paddock.cli.jobs.progress import ENDED
 from paddock.cli.jobs.watching import bars, draw
 from paddock.cli.output import is_terminal
+from paddock.cli.sample import write_sample, write_shop
 from paddock.cli.wording import span
 
 JOBS = 8
@@ -52,11 +56,13 @@ def demo(*, exit_: Annotated[bool, Parameter(name="--exit", negative=())] = Fals
         Data folder; a temporary one, removed at the end, unless told.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped in order
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts it in the background has it ignored
     with _folder(data) as folder, _paddock(folder) as running:
         server = open_server(Connect(data=folder))
         say(f"Paddock answers at {server.url}.", "")
-        show = Show(server, folder, running)
-        good = show.play()
+        good = Show(server, folder, running).play()
+        good = exporting(server, folder) and good
+        good = dumping(folder) and good
         link = server.post("/api/tokens/self/sign-in-link", {})
         say("", f"Dashboard: {link['url']}", "           (signs in once, within five minutes)")
         if not exit_:
@@ -171,6 +177,79 @@ class Show:
         tell(self.server, id)
 
 
+def exporting(server: Server, folder: Path) -> bool:
+    """A query becomes a file on the disk, and a mapping a snapshot."""
+    from paddock.cli.export import export
+    from paddock.cli.mappings import apply
+    from paddock.cli.sample import MAPPING, QUERY
+    from paddock.cli.snapshots import create
+
+    here, files = Connect(data=folder), folder.parent / "paddock-demo"
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir()
+    late = files / "late.parquet"
+    say("", "Now an export: the flights that were more than an hour late, as Parquet.", "")
+    exported = export(QUERY, to=str(late), connect=here)
+    mapping = files / "flights.yaml"
+    mapping.write_text(MAPPING, "utf-8")
+    say("", f"And a graph: {mapping} says what is a node and what an edge; a snapshot has the files of each.", "")
+    apply(file=mapping, connect=here)
+    made = create("flights", watch=True, connect=here)
+    say(
+        "",
+        f"The Parquet of the export is {late}; read it with",
+        f'  python -c "import duckdb; print(duckdb.sql(\\"FROM \'{late}\' LIMIT 5\\"))"',
+        f"The snapshot's files are in the managed store, {folder / 'objects'};",
+        f'  paddock snapshots manifest "flights v1" --data {folder}',
+        "names each of them.",
+    )
+    return exported == 0 and made == 0
+
+
+def dumping(folder: Path) -> bool:
+    """A database becomes one file, while somebody goes on writing to it."""
+    from paddock.cli.dump import dump, verify
+
+    file = folder.parent / "paddock-demo" / "shop.sql.zst"
+    say("", "Last a dump: a whole SQLite database as one file, from one moment, though it is being written to.", "")
+    with buying(folder.parent / "paddock-sample" / "shop.db") as bought:
+        dumped = dump("shop", output=[str(file)], connect=Connect(data=folder))
+    say(
+        "",
+        f"Meanwhile {bought()} orders came in; the file has those of the moment that it names.",
+        f"Is it whole? (paddock dump verify {file})",
+        "",
+    )
+    return dumped == 0 and verify(file) == 0
+
+
+@contextlib.contextmanager
+def buying(shop: Path) -> Iterator[Callable[[], int]]:
+    """One order after the other, until told to stop; then how many."""
+    import apsw
+
+    stop, bought = threading.Event(), 0
+
+    def buy() -> None:
+        nonlocal bought
+        writer = apsw.Connection(str(shop))
+        writer.set_busy_timeout(1000)
+        try:
+            while not stop.wait(0.005):
+                writer.execute("INSERT INTO orders(customer, pieces) VALUES(1, 1)")
+                bought += 1
+        finally:
+            writer.close()
+
+    thread = threading.Thread(target=buy, daemon=True)
+    thread.start()
+    try:
+        yield lambda: bought
+    finally:
+        stop.set()
+        thread.join()
+
+
 def worker_pid(up: int) -> int | None:
     """The worker among the children of `paddock up`."""
     for entry in Path("/proc").iterdir():
@@ -202,8 +281,16 @@ def _folder(data: Path | None) -> Iterator[Path]:
 def _paddock(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """`paddock up` as a process of its own, stopped in order at the end."""
     say(f"Starting `paddock up --data {folder}`: PostgreSQL, control plane, worker…")
-    command = [sys.executable, "-c", START, str(os.getpid()), "up", "--data", str(folder)]
-    environment = {**os.environ, **SHORT_LEASE}
+    command = [sys.executable, "-c", START, str(os.getpid()), "up", "--data", str(folder), "--port", "0"]
+    sample = folder.parent / "paddock-sample"
+    say(f"Making {write_sample(sample):,} rows of sample data in {sample}…")
+    (sample / "shop.db").unlink(missing_ok=True)
+    write_shop(sample / "shop.db")
+    named = {
+        "PADDOCK_ENGINES": json.dumps({"duckdb": {"type": "duckdb", "roots": [str(sample)]}}),
+        "PADDOCK_DUMPS_DATABASES": json.dumps({"shop": {"type": "sqlite", "path": str(sample / "shop.db")}}),
+    }
+    environment = {**os.environ, **SHORT_LEASE, **named}
     # In a session of its own: Ctrl-C reaches us first, and then it is stopped in order.
     folder.parent.mkdir(parents=True, exist_ok=True)
     said = folder.parent / "paddock-up.log"

@@ -50,6 +50,23 @@ def deliveries(event: str, *, output: Output = "table", connect: Connect = HERE)
     return 0
 
 
+@app.command
+def redeliver(event: str, *, webhook: str | None = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Tell the webhooks of an event again, whether they were reached or not.
+
+    Parameters
+    ----------
+    event:
+        Its id.
+    webhook:
+        Tell only this one.
+    """
+    body = {} if webhook is None else {"webhook_id": webhook}
+    made = open_server(connect).make_work(f"/api/events/{event}/redeliver", body)
+    show(made, REDELIVERIES, output, none="Nobody listens to it: `paddock webhooks list` has those who do.")
+    return 0
+
+
 COLUMNS: Sequence[Column] = (
     field("id"),
     Column("at", lambda event: clock_time(event.get("at"))),
@@ -58,4 +75,5 @@ COLUMNS: Sequence[Column] = (
     field("owner"),
     field("data", wide=True),
 )
+REDELIVERIES: Sequence[Column] = (field("id", "job"), field("status"))
 DELIVERIES: Sequence[Column] = (field("webhook_id", "webhook"), field("job_id", "job"), field("status"))

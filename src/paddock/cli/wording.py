@@ -60,6 +60,10 @@ def number(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def several(count: int, word: str) -> str:
+    return f"{number(count)} {word}" + ("" if count == 1 else "s")
+
+
 def duration(value: str) -> timedelta:
     """`90`, `90s`, `5m`, `2h`, `1d`, or ISO 8601 in the units a duration can have: `PT90S`, `P1DT2H`."""
     import re

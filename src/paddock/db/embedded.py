@@ -123,6 +123,8 @@ class EmbeddedPostgres:
     pid: int
     died: asyncio.Event
     """Set when postgres ends although nobody asked it to; leaving the context does not set it."""
+    programs: Path
+    """Where its programs are: psql and the like, of its own version."""
 
 
 @contextlib.asynccontextmanager
@@ -151,7 +153,7 @@ async def embedded_postgres(
             await _until(lambda: _is_ready(place, server), "postgres accepts connections", data_dir)
             host = quote(str(socket_dir), safe="/")
             dsn = f"postgresql://{USER}@/{DATABASE}?host={host}&port={flags['port']}"
-            yield EmbeddedPostgres(data_dir, dsn, server.pid, server.died)
+            yield EmbeddedPostgres(data_dir, dsn, server.pid, server.died, pg_bin)
         finally:
             await _stop(server)
 

@@ -1,28 +1,31 @@
 """Cancel or retry all jobs that match a filter, as a job of its own.
 
-The filter is frozen when it is asked for, the asker's scope, engine roles and `until` included: jobs made later, by its
-own retries too, are not touched, and a retry under a role the asker may not use is refused. It walks oldest first in chunks and saves its place after each, so that a crash repeats at most one
+The filter is frozen when it is asked for, the asker's scope, grants and `until` included: jobs made later, by its
+own retries too, are not touched, and a retry under a role or with an engine the asker may not use is refused. It walks oldest first in chunks and saves its place after each, so that a crash repeats at most one
 chunk; an item done before the crash is then counted as skipped. One refused item stops nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paddock.jobs import reading
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Draining, Refused
 from paddock.jobs.filtering import Filter
 from paddock.jobs.kinds import Kind
-from paddock.jobs.model import LIVE, JobId, JsonObject
+from paddock.jobs.model import LIVE, Job, JobId, JsonObject
 from paddock.jobs.outcomes import Outcome, again, done
 from paddock.jobs.turn import Turn
 
 CHUNK = 200
+# Nobody waits for this count: it is for the bar.
+MOST_COUNTED, COUNTING = 1_000_000, timedelta(seconds=5)
 DRAIN_PAUSE = timedelta(seconds=30)
 RETRIABLE = ("failed", "cancelled")
 
@@ -38,14 +41,21 @@ class BulkPayload(BaseModel):
     actor: str
     reason: str | None = None
     all: bool = False
-    # Those the asker may retry under; None: any.
+    # Those the asker may retry under, and with; None: any.
     engine_roles: list[str] | None
+    engines: list[str] | None = None
+    destinations: list[str] | None = None
+    databases: list[str] | None = None
+    # Whose parts the asker may not touch singly, see `Kind.part_of`.
+    no_parts_of: list[str] = []
 
 
 class Progress(BaseModel):
     """What is saved after each chunk, and in the end the result."""
 
     after: str | None = None
+    counted: bool = False
+    # None: too many to count.
     total: int | None = None
     matched: int = 0
     done: int = 0
@@ -65,6 +75,10 @@ def payload(
     reason: str | None,
     all_jobs: bool,
     engine_roles: Collection[str] | None,
+    engines: Collection[str] | None = None,
+    destinations: Collection[str] | None = None,
+    databases: Collection[str] | None = None,
+    no_parts_of: Collection[str] = (),
 ) -> JsonObject:
     """The payload of the job to submit; an empty filter is refused unless all jobs are meant."""
     if asked.empty and not all_jobs:
@@ -83,6 +97,10 @@ def payload(
         reason=reason,
         all=all_jobs,
         engine_roles=None if engine_roles is None else sorted(engine_roles),
+        engines=None if engines is None else sorted(engines),
+        destinations=None if destinations is None else sorted(destinations),
+        databases=None if databases is None else sorted(databases),
+        no_parts_of=sorted(no_parts_of),
     ).model_dump(mode="json")
 
 
@@ -100,39 +118,45 @@ def narrow(action: Action, asked: Filter) -> Filter:
 async def run_bulk(turn: Turn[BulkPayload], core: Core) -> Outcome:
     asked = Filter.from_json(turn.payload.filter | {"until": turn.payload.until.isoformat()})
     progress = Progress.model_validate(turn.saved)
-    if progress.total is None:
-        progress.total = await reading.count(core.db, asked)
+    if not progress.counted:
+        found = await reading.count(core.db, asked, at_most=MOST_COUNTED, budget=COUNTING)
+        progress.counted, progress.total = True, None if found.more else found.n
     while True:
         place = None if progress.after is None else JobId(UUID(progress.after))
-        found = await reading.ids(core.db, asked, after=place, limit=CHUNK)
+        next_ones = await reading.ids(core.db, asked, after=place, limit=CHUNK)
         # A bulk job may match its own filter.
-        targets = [job for job in found.ids if job != turn.id]
+        targets = [job for job in next_ones.ids if job != turn.id]
         try:
             await (_cancel if turn.payload.action == "cancel" else _retry)(core, turn.payload, targets, progress)
         except Draining:
             return again(DRAIN_PAUSE)
         progress.matched += len(targets)
-        turn.report(done=progress.done, total=max(progress.total, progress.matched), phase=turn.payload.action)
-        if found.after is None:
+        total = None if progress.total is None else max(progress.total, progress.matched)
+        turn.report(done=progress.done, total=total, phase=turn.payload.action)
+        if next_ones.after is None:
             return done(progress.model_dump(include={"matched", "done", "skipped", "refused"}))
-        progress.after = str(found.after)
+        progress.after = str(next_ones.after)
         await turn.save(progress.model_dump())
 
 
 async def _cancel(core: Core, asked: BulkPayload, targets: list[JobId], progress: Progress) -> None:
-    if not targets:
+    barred = await _barred_parts(core, asked, targets)
+    for code in barred.values():
+        progress.refuse(code)
+    free = [job for job in targets if job not in barred]
+    if not free:
         return
-    verdicts = await core.cancel(targets, actor=asked.actor, reason=asked.reason)
+    verdicts = await core.cancel(free, actor=asked.actor, reason=asked.reason)
     cancelled = sum(verdict == "cancelled" for verdict in verdicts.values())
     progress.done += cancelled
-    progress.skipped += len(targets) - cancelled
+    progress.skipped += len(free) - cancelled
 
 
 async def _retry(core: Core, asked: BulkPayload, targets: list[JobId], progress: Progress) -> None:
-    barred = await _barred(core, asked, targets)
+    barred = await _barred(core, asked, targets) | await _barred_parts(core, asked, targets)
     for job in targets:
         if job in barred:
-            progress.refuse("engine_role_not_allowed")
+            progress.refuse(barred[job])
             continue
         try:
             await core.retry(job, actor=asked.actor, reason=asked.reason)
@@ -147,12 +171,41 @@ async def _retry(core: Core, asked: BulkPayload, targets: list[JobId], progress:
                 progress.refuse(problem.code)
 
 
-async def _barred(core: Core, asked: BulkPayload, targets: list[JobId]) -> set[JobId]:
-    """Those that ran under a role which the asker may not use, or no longer."""
-    if asked.engine_roles is None:
-        return set()
-    jobs = await reading.jobs(core.db, targets)
-    return {job.id for job in jobs if job.role is not None and job.role not in asked.engine_roles}
+async def _barred_parts(core: Core, asked: BulkPayload, targets: list[JobId]) -> dict[JobId, str]:
+    if not asked.no_parts_of:
+        return {}
+    found = ((job.id, core.kinds.part_of(job)) for job in await reading.jobs(core.db, targets))
+    return {id: f"part_of_{whole}" for id, whole in found if whole in asked.no_parts_of}
+
+
+async def _barred(core: Core, asked: BulkPayload, targets: list[JobId]) -> dict[JobId, str]:
+    """Those that ran under or with something which the asker may not use, or no longer."""
+    granted = {
+        "engine role": asked.engine_roles,
+        "engine": asked.engines,
+        "destination": asked.destinations,
+        "database": asked.databases,
+    }
+    limits = {what: names for what, names in granted.items() if names is not None}
+    if not limits:
+        return {}
+    barred = {}
+    for job in await reading.jobs(core.db, targets):
+        for what, name in _uses(core, job):
+            if name not in limits.get(what, (name,)):
+                barred[job.id] = f"{what.replace(' ', '_')}_not_allowed"
+                break
+    return barred
+
+
+def _uses(core: Core, job: Job) -> Sequence[tuple[str, str]]:
+    kind = core.kinds.get(job.kind)
+    found = [] if job.role is None else [("engine role", job.role)]
+    if kind is not None and kind.uses is not None:
+        # A payload that fits its kind no longer is the retry's to refuse.
+        with suppress(ValidationError):
+            found += kind.uses(kind.payload.model_validate(job.payload))
+    return found
 
 
 BULK = Kind(

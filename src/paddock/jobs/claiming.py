@@ -112,7 +112,8 @@ class Claims:
         # How many become due in each slice of time: one timer each, however many jobs.
         self._timers: dict[tuple[Pair, int], int] = {}
         self._sweep_due = 0.0
-        self._closing = False
+        # Set once whoever waits for something in this process should be answered now.
+        self.closing = asyncio.Event()
 
     async def claim(self, message: wire.Claim, allowed: Collection[str]) -> wire.Claimed:
         """Up to `limit` due jobs; waits up to `wait_seconds` for the first. A lost answer is asked for again
@@ -132,7 +133,7 @@ class Claims:
                 claimed.lost = waiter.lost
                 left = deadline - time.monotonic()
                 through = bool(message.only) and not claimed.open
-                if claimed.jobs or through or waiter.lost or waiter.superseded or self._closing or left <= 0:
+                if claimed.jobs or through or waiter.lost or waiter.superseded or self.closing.is_set() or left <= 0:
                     return claimed
                 await self._sleep(waiter, kinds, left)
         finally:
@@ -187,7 +188,7 @@ class Claims:
             waiter.woken.set()
 
     def close(self) -> None:
-        self._closing = True
+        self.closing.set()
         for waiter in self._waiters.values():
             waiter.woken.set()
 
@@ -379,6 +380,7 @@ class Claims:
             parent_id=row["parent_id"],
             submitted=row["lane"] == 0,
             traceparent=row["traceparent"],
+            age_seconds=row["age_seconds"],
         )
         if kind is not None:
             job.turn_timeout = _seconds(kind.turn_timeout)

@@ -350,9 +350,15 @@ async def _run_end_hooks(core: "Core", tx: Transaction, rows: Sequence[asyncpg.R
         job = reading.job_of((await tx.fetch(scanning.jobs_by_id(), [row["id"]]))[0])
         try:
             async with tx.savepoint():
-                await kind.on_end(tx, job)
+                made = await kind.on_end(tx, job) or ()
+                await events.emit(core, tx, [events.OwnedEvent(e, job.owner) for e in made if isinstance(e, NewEvent)])
+                await enqueueing.enqueue(core, tx, [new for new in made if isinstance(new, NewJob)])
         except DEADLOCKS:
             raise
+        except Refused as refused:
+            # Said on purpose, and no other try would be taken.
+            if row["end_status"] == "completed":
+                raise _ItemFailed("permanent", "end_hook_failed", refused.message) from None
         except Exception as problem:
             log.exception("end_hook_failed", job=str(row["id"]), kind=row["kind"])
             if row["end_status"] == "completed":

@@ -7,7 +7,7 @@ or an iterable of them.
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from paddock.db.pool import Transaction
-    from paddock.jobs.model import Group, Job
+    from paddock.jobs.model import Group, Job, NewEvent, NewJob
 
 KIND_NAME = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_]*(:[a-z0-9_.-]+)?\Z")
 
@@ -53,6 +53,8 @@ class Kind:
     turn_timeout: timedelta | None = None
     total_timeout: timedelta | None = None
     stall_timeout: timedelta | None = None
+    # A stall ends the job with this sentence; None: it is a failure like any other, and tried again.
+    stall_fails: str | None = None
     grace: timedelta = timedelta(seconds=2)
     # At SIGTERM, after the grace: fail with `Worker received SIGTERM` instead of giving the job back.
     fail_on_shutdown: bool = False
@@ -70,12 +72,18 @@ class Kind:
     # The control plane's own upkeep: out of default lists, figures and backlog, kept for its last 200 runs only.
     housekeeping: bool = False
     lock_key: Callable[[Any], str | None] | None = None
+    # What a payload names that its submitter's token must allow: ("engine", name), ("destination", name),
+    # ("engine role", name), ("database", name).
+    uses: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    # What a job with this payload is one part of, like "snapshot". An installation may leave the parts to operators.
+    part_of: Callable[[Mapping[str, Any]], str | None] | None = None
     # The parts of saved state a person may see.
     public_saved: tuple[str, ...] = ()
     # Names -> values of the secrets the payload names, resolved into the claim's answer: secrets(tx, payload).
     secrets: Callable[["Transaction", Any], Awaitable[Mapping[str, str]]] | None = None
-    # Run by the control plane inside the transaction that ends a job or brings a sealed group to 0.
-    on_end: Callable[["Transaction", "Job"], Awaitable[None]] | None = None
+    # Run by the control plane inside the transaction that ends a job or brings a sealed group to 0. Jobs and events that
+    # `on_end` returns are made in it too; the events belong to the job's owner.
+    on_end: Callable[["Transaction", "Job"], Awaitable[Sequence["NewJob | NewEvent"] | None]] | None = None
     on_group_end: Callable[["Transaction", "Group"], Awaitable[None]] | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +118,10 @@ class Kinds:
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
+
+    def part_of(self, job: "Job") -> str | None:
+        kind = self.get(job.kind)
+        return None if kind is None or kind.part_of is None else kind.part_of(job.payload)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_name.values())

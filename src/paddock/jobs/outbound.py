@@ -72,7 +72,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     )
 
 
-def checked_url(url: str, *, allow_private: bool) -> URL:
+def checked_url(url: str, *, allow_private: bool, allow_http: bool = False) -> URL:
     """What can be said without asking anybody; used when a URL is registered and again before each request."""
     try:
         parsed = URL(url)
@@ -80,7 +80,7 @@ def checked_url(url: str, *, allow_private: bool) -> URL:
         raise _url_refused("The URL cannot be read.") from None
     if parsed.scheme not in ("https", "http") or not parsed.host:
         raise _url_refused("The URL must begin with https:// and name a host.")
-    if parsed.scheme == "http" and not allow_private:
+    if parsed.scheme == "http" and not (allow_private or allow_http):
         raise _url_refused(f"The URL of {parsed.host} must begin with https://.")
     if parsed.user is not None or parsed.password is not None:
         raise _url_refused(f"The URL of {parsed.host} must not hold a user or password.")
@@ -95,11 +95,12 @@ async def post(
     headers: Mapping[str, str],
     *,
     allow_private: bool,
+    allow_http: bool = False,
     timeout: timedelta = TIMEOUT,
     resolver: AbstractResolver | None = None,
 ) -> Answer:
     """Sends `body` once. The answer is whatever status came back; no answer is an exception that says why."""
-    target = checked_url(url, allow_private=allow_private)
+    target = checked_url(url, allow_private=allow_private, allow_http=allow_http)
     host = target.host or ""
     gate = _Gate(allow_private)
     connector = aiohttp.TCPConnector(socket_factory=gate.open, resolver=resolver, use_dns_cache=False, force_close=True)

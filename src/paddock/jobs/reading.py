@@ -54,6 +54,14 @@ class Ids:
     after: JobId | None
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`more`: at least `n`; there are more than were asked for, or there was no time to look at all of them."""
+
+    n: int
+    more: bool
+
+
 async def job(db: Database, job_id: JobId) -> Job | None:
     found = await jobs(db, [job_id])
     return found[0] if found else None
@@ -95,15 +103,27 @@ async def page(
         step = NEXT_STEP
 
 
-async def count(db: Database, asked: Filter, *, at_most: int = 10_000) -> int:
-    """Exact up to `at_most`; `at_most + 1` stands for more."""
+async def count(
+    db: Database,
+    asked: Filter,
+    *,
+    at_most: int = 10_000,
+    budget: timedelta = timedelta(seconds=1),
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Count:
+    """Exact up to `at_most`, as far as the time budget reaches: a rare match among millions is not looked for longer."""
+    deadline = monotonic() + budget.total_seconds()
     scan = await Scan.start(db, asked.checked())
     n = 0
     while True:
         taken = await scan.step("DESC", COUNTING_STEP, "only_count", want=at_most + 1)
         n += sum(int(row["n"]) for row in taken.rows)
-        if taken.ended or n > at_most:
-            return min(n, at_most + 1)
+        if n > at_most:
+            return Count(at_most, more=True)
+        if taken.ended:
+            return Count(n, more=False)
+        if monotonic() >= deadline:
+            return Count(n, more=True)
 
 
 async def ids(db: Database, asked: Filter, *, after: JobId | None = None, limit: int = 200) -> Ids:
@@ -205,6 +225,7 @@ def _weight(row: asyncpg.Record) -> int:
 
 
 __all__ = [
+    "Count",
     "Counts",
     "Filter",
     "Ids",

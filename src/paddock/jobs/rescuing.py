@@ -61,7 +61,7 @@ async def keep_timeouts(core: "Core") -> int:
         await core.db.execute(SQL["bury_sessions"], list(orphans), list(orphans.values()))
     late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
     if late:
-        await fencing.finish(core, [_transient(row) for row in late], by_worker=False)
+        await fencing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
     over = [row for row in overdue if row["reason"] == "timed_out"]
     over_waiting = await core.db.fetch(SQL["overdue_waiting"])
     await _time_out(core, [_failed(row, "timed_out", OVERDUE["timed_out"], row["attempt_id"]) for row in over])
@@ -104,12 +104,14 @@ def _failed(row: asyncpg.Record, code: str, message: str, attempt: object) -> En
     return Ending(row["id"], attempt, "failed", code=code, message=message, error=error)  # type: ignore[arg-type]
 
 
-def _transient(row: asyncpg.Record) -> wire.FinishItem:
+def _overdue(core: "Core", row: asyncpg.Record) -> wire.FinishItem:
+    kind = core.kinds.get(row["kind"])
+    last_word = kind.stall_fails if kind is not None and row["reason"] == "stalled" else None
     return wire.FinishItem(
         id=row["id"],
         attempt_id=row["attempt_id"],
-        outcome="transient",
-        error=wire.Error(code=row["reason"], message=OVERDUE[row["reason"]]),
+        outcome="transient" if last_word is None else "permanent",
+        error=wire.Error(code=row["reason"], message=last_word or OVERDUE[row["reason"]]),
     )
 
 

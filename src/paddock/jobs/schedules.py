@@ -216,7 +216,7 @@ def _checked(core: "Core", new: NewSchedule, *, internal: bool = False) -> str:
     kind = core.kinds.get(new.kind)
     if kind is None:
         raise invalid("kind", f"There is no kind '{new.kind[:100]}'.")
-    if kind.internal and not internal:
+    if kind.internal and kind.submit is None and not internal:
         raise invalid("kind", f"Kind '{new.kind}' is internal; only Paddock schedules it.")
     if not 1 <= new.priority <= 4:
         raise invalid("priority", "The priority must be 1 (urgent), 2, 3 (normal) or 4.")

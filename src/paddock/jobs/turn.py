@@ -4,7 +4,9 @@ A handler has no queue, lease, retry or clock. It may save (fenced, synchronous,
 moved on), report (lossy, for people) and log; it ends by returning an outcome or raising.
 """
 
+import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -46,6 +48,7 @@ class Turn(Generic[P]):
         cleanup_of: JobId | None = None,
         secrets: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        age_seconds: float = 0,
     ) -> None:
         self.id = id
         self.attempt_id = attempt_id
@@ -64,6 +67,13 @@ class Turn(Generic[P]):
         self.traceparent = traceparent
         self.log = TurnLog(link)
         self._link = link
+        self._age = age_seconds
+        self._built = time.monotonic()
+
+    @property
+    def age(self) -> timedelta:
+        """Since the job was first claimed, by the database's clock: what one turn saved of it another can compare."""
+        return timedelta(seconds=self._age + time.monotonic() - self._built)
 
     async def save(self, state: JsonObject) -> None:
         """Durable once this returns; replaces what was saved before and forgives earlier failures and losses."""

@@ -64,6 +64,8 @@ class ClaimedJob(Struct):
     # Seconds left of the total and of the stall time-out, counted by the database's clock at the claim.
     total_left: float | None = None
     stall_left: float | None = None
+    # Seconds since its first claim, by the same clock.
+    age_seconds: float = 0
     secrets: dict[str, str] = {}
     traceparent: str | None = None
 
@@ -173,3 +175,9 @@ class LogItem(Struct):
 
 class Logs(Struct):
     items: list[LogItem]
+
+
+class Jobs(Struct):
+    """Asked: which of these have ended? Answered: these."""
+
+    ids: list[UUID]

@@ -52,6 +52,7 @@ from paddock.api.tokens import Caller
 from paddock.jobs.errors import Refused
 from paddock.web import assets, navigation, words
 from paddock.web.json_tree import json_tree
+from paddock.web.progress import progress_of, reported
 from paddock.web.standing import standing_of
 
 POLICY = (
@@ -287,9 +288,8 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(words.FILTERS)
-    environment.globals.update(
-        url=_url, asset=_asset, csrf=_csrf, may=_may, json_tree=json_tree, unique=lambda: f"x{secrets.token_hex(4)}"
-    )
+    environment.globals.update(url=_url, asset=_asset, csrf=_csrf, may=_may, json_tree=json_tree)
+    environment.globals.update(unique=lambda: f"x{secrets.token_hex(4)}", progress_of=progress_of, reported=reported)
     _load_parts(environment)
     return environment
 

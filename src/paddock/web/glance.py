@@ -18,10 +18,13 @@ from paddock.api import auditing
 from paddock.db.pool import Database
 from paddock.jobs import overviews, reading
 from paddock.jobs.events import DELIVERY_KIND
+from paddock.jobs.hanging import Hanging, hanging
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
 from paddock.jobs.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
 
 REMEMBERED_SECONDS = 1.0
+# A job that hangs does so for minutes.
+HANGING_SECONDS = 15.0
 HOUR = timedelta(hours=1)
 MARKED = ("pause", "resume", "drain_on", "drain_off")
 MOST_CHANGES = 20
@@ -38,6 +41,7 @@ class Glance:
     errors: list[ErrorGroup]
     retried_deliveries: int
     retried_since: datetime | None
+    hanging: list[Hanging]
 
 
 class Glances:
@@ -83,6 +87,7 @@ class Glances:
             errors=await self.errors("1h"),
             retried_deliveries=retried,
             retried_since=retried_since,
+            hanging=await self.shared("hanging", lambda: hanging(self._db), HANGING_SECONDS),
         )
 
 

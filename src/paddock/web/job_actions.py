@@ -6,13 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from paddock.api.errors import ApiError
+from paddock.api.parts import no_parts_of
 from paddock.api.plane import Plane
-from paddock.api.routes.submitting import check_engine_role, check_kind
+from paddock.api.routes.submitting import check_kind, check_retry
 from paddock.api.tokens import Caller
 from paddock.jobs.model import Job
 from paddock.web import commands
 from paddock.web.words import plural
 from paddock.why import span
+
+PART = "It is part of a snapshot. Here these are retried and cancelled only with the instances that need them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,10 @@ def possible(plane: Plane, caller: Caller, job: Job, *, drained: bool, now: date
         return Possible(None, None, None, ["A cleanup is neither cancelled nor retried by hand: it ends by itself."])
     if not job.ended:
         waits = job.attempt_id is None and job.due_at is not None and job.due_at > now
-        return Possible(_cancelling(plane, job), None, _hurrying(job, now) if waits else None, [])
-    no = _why_no_retry(caller, job, drained)
+        part = plane.core.kinds.part_of(job) in no_parts_of(plane.config, caller)
+        cancel = None if part else _cancelling(plane, job)
+        return Possible(cancel, None, _hurrying(job, now) if waits else None, [PART] if part else [])
+    no = _why_no_retry(plane, caller, job, drained)
     return Possible(None, None if no else _retrying(job), None, [no] if no else [])
 
 
@@ -63,19 +68,25 @@ def _hurrying(job: Job, now: datetime) -> str:
     return f"It would be due in {span(job.due_at - now)}; it becomes due now, and a free worker takes it.{before}"
 
 
-def _why_no_retry(caller: Caller, job: Job, drained: bool) -> str | None:
+def _why_no_retry(plane: Plane, caller: Caller, job: Job, drained: bool) -> str | None:
     if job.retried_by is not None:
         return "It was retried already: see what belongs to it."
     if job.status == "completed":
         return "It completed, so there is nothing to retry. To run the same again, submit it anew."
     if drained:
         return "Drain mode is on: it can be retried once new work is taken again."
-    return None if _may_use_role(caller, job) else "Your token may not use the engine role it ran under."
+    if plane.core.kinds.part_of(job) in no_parts_of(plane.config, caller):
+        return PART
+    return (
+        None
+        if _may_retry(plane, caller, job)
+        else "Your token may no longer use what it ran with: its engine, role or destination."
+    )
 
 
-def _may_use_role(caller: Caller, job: Job) -> bool:
+def _may_retry(plane: Plane, caller: Caller, job: Job) -> bool:
     try:
-        check_engine_role(caller, None if caller.operator else job.role)
+        check_retry(plane, caller, job)
     except ApiError:
         return False
     return True
@@ -88,14 +99,14 @@ def as_commands(plane: Plane, caller: Caller, job: Job, payload: Any, server: st
         server,
         job,
         payload,
-        retriable=retriable and _may_use_role(caller, job),
+        retriable=retriable and _may_retry(plane, caller, job),
         submittable=job.cleanup_of is None and _may_submit(plane, caller, job.kind),
     )
 
 
 def _may_submit(plane: Plane, caller: Caller, kind: str) -> bool:
     try:
-        check_kind(plane, caller, kind)
+        check_kind(plane, caller, kind, {})
     except ApiError:
         return False
     return plane.core.kinds.get(kind) is not None

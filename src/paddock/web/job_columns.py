@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from paddock.api.tokens import Caller
 from paddock.jobs.model import Job
-from paddock.web import words
+from paddock.web.progress import progress_of
 
 COOKIE = "paddock_job_columns"
 KEPT_SECONDS = 365 * 86_400
@@ -27,47 +27,6 @@ class Column:
     fields: Mapping[str, Callable[[Job], Any]]
     chosen: bool = False
     right: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """`share` is the percentage in words, `rest` what else it says."""
-
-    percent: float | None
-    rest: str
-
-    @property
-    def share(self) -> str:
-        return "" if self.percent is None else f"{min(max(self.percent, 0), 100):.0f} %"
-
-    @property
-    def text(self) -> str:
-        return " · ".join(part for part in (self.share, self.rest) if part)
-
-
-def progress_of(job: Job) -> Progress | None:
-    """What its report says in few words. A report is whatever the handler wrote: nothing in it has to be there."""
-    report = job.report or {}
-    percent, done, total = (_number(report.get(name)) for name in ("percent", "done", "total"))
-    if percent is None and done is not None and total:
-        percent = 100 * done / total
-    said = []
-    rows, size = _number(report.get("rows")), _number(report.get("bytes"))
-    if done is not None and total is not None:
-        said.append(f"{words.number(done)} of {words.number(total)}")
-    elif rows is not None:
-        said.append(words.plural(rows, "row"))
-    elif size is not None:
-        said.append(words.size(size))
-    if isinstance(report.get("phase"), str):
-        said.append(report["phase"])
-    elif job.waiting_on is not None and job.status == "submitted":
-        said.append(f"waits for {job.waiting_on}")
-    return Progress(percent, " · ".join(said)) if said or percent is not None else None
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def next_try(job: Job) -> datetime | None:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
-from paddock.api.routes.jobs import split
+from paddock.api.pagination import split
 from paddock.api.tokens import Caller
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import Filter

@@ -5,10 +5,11 @@ sentence: what stops everything first, what somebody did on purpose last.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from paddock.jobs.events import DELIVERY_KIND
+from paddock.jobs.hanging import Hanging
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
 from paddock.jobs.trends import ErrorGroup
 from paddock.web.words import duration, listed, number, plural
@@ -57,6 +58,7 @@ class Facts:
     drained_at: datetime | None = None
     retried_deliveries: int = 0
     retried_since: datetime | None = None
+    hanging: Sequence[Hanging] = ()
 
     @property
     def public(self) -> frozenset[str]:
@@ -131,6 +133,28 @@ def _stopped_beating(facts: Facts) -> Iterator[Clause]:
     elif stopped:
         since = max(worker.beat_at for worker in stopped)
         yield Clause(f"{len(stopped)} workers stopped beating", "/workers", since=since, joined=", the last")
+
+
+def _hanging(facts: Facts) -> Iterator[Clause]:
+    overdue = [job for job in facts.hanging if job.overdue]
+    unusual = [job for job in facts.hanging if not job.overdue]
+    if overdue:
+        many = "jobs run past their time-out and are not stopped"
+        yield _of_hanging(
+            overdue, "runs past its time-out and is not stopped", many, (", claimed", ", the first claimed")
+        )
+    if unusual:
+        few, many = "runs far longer than usual", "jobs run far longer than usual"
+        clause = _of_hanging(unusual, few, many, (", for", ", the longest for"))
+        yield replace(clause, lasting=True, tone="wait")
+
+
+def _of_hanging(jobs: Sequence[Hanging], one: str, many: str, joined: tuple[str, str]) -> Clause:
+    first = min(jobs, key=lambda job: job.since)
+    if len(jobs) > 1:
+        # There what runs is listed, the longest first.
+        return Clause(f"{number(len(jobs))} {many}", "/workers", since=first.since, joined=joined[1], aloud=many)
+    return Clause(f"1 job of {first.kind} {one}", f"/jobs/{first.id}", since=first.since, joined=joined[0])
 
 
 def _failures(facts: Facts) -> Iterator[Clause]:
@@ -212,6 +236,7 @@ RULES: Sequence[Callable[[Facts], Iterator[Clause]]] = (
     _nobody_works,
     _nobody_offers,
     _stopped_beating,
+    _hanging,
     _failures,
     _waits_long,
     _deliveries,

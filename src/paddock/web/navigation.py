@@ -15,12 +15,22 @@ class Entry:
     name: str
     icon: str
     key: str
+    # Whether a new group begins with it.
+    begins: bool = False
 
 
 ENTRIES: Sequence[Entry] = (
     Entry("/", "Overview", "overview", "o"),
     Entry("/jobs", "Jobs", "jobs", "j"),
-    Entry("/groups", "Groups", "groups", "r"),
+    # Exports
+    Entry("/exports", "Exports", "exports", "x", begins=True),
+    Entry("/mappings", "Mappings", "mappings", "m"),
+    Entry("/snapshots", "Snapshots", "snapshots", "p"),
+    Entry("/engines", "Engines", "engines", "n"),
+    # Databases
+    Entry("/dumps", "Dumps", "dumps", "d", begins=True),
+    # Operating
+    Entry("/groups", "Groups", "groups", "r", begins=True),
     Entry("/kinds", "Kinds", "kinds", "k"),
     Entry("/workers", "Workers", "workers", "w"),
     Entry("/schedules", "Schedules", "schedules", "s"),

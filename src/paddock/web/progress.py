@@ -1,69 +1,115 @@
 """What a job reports about its progress, as far as it makes sense: reports are whatever a handler says, and lossy.
 
-Says nothing rather than nonsense: a rate and a time left are worked out only where one turn did all of it. Where they
+One value serves every page: a tile and a line of a list take its percentage and its few words, the job's page all of it.
+It says nothing rather than nonsense: a rate and a time left are worked out only where one turn did all of it. Where they
 cannot be, job.js works them out of the reports that come while the page is open.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from paddock.jobs.model import Job
-from paddock.web.words import duration, number, size
+from paddock.web.words import duration, number, plural, size
 
 # Sooner than this a first report says little about the next.
 SETTLED_SECONDS = 3.0
 LEAST_PERCENT = 1.0
 LONGEST_LEFT_SECONDS = 30 * 86_400
 MOST_FIELDS = 12
-SHOWN_ELSEWHERE = frozenset({"percent", "phase", "eta_seconds"})
+# How much of how much: each pair is a percentage where none is told.
+PAIRS = (("done", "total"), ("step", "steps"))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`counted`: what a rate can be told of, by name. `rest`: the other fields, as texts."""
+    """`percent` is between 0 and 100. `amounts` are texts ("1,200 rows", "1.5 MB"), `rest` the other fields as texts.
+    `counted` is what a rate can be told of, by name. `rate` and `left` are told of a job that runs."""
 
-    percent: float | None
-    phase: str | None
-    rate: str | None
-    left: str | None
-    counted: Mapping[str, float]
-    rest: Mapping[str, str]
-    unshown: bool
+    percent: float | None = None
+    phase: str | None = None
+    amounts: Sequence[str] = ()
+    counted: Mapping[str, float] = field(default_factory=dict)
+    rest: Mapping[str, str] = field(default_factory=dict)
+    unshown: bool = False
+    rate: str | None = None
+    left: str | None = None
 
     @property
     def percent_text(self) -> str:
         return "" if self.percent is None else f"{math.floor(self.percent * 10) / 10:g} %"
 
+    @property
+    def share(self) -> str:
+        """Rounded down: 100 % is said of what is done."""
+        return "" if self.percent is None else f"{math.floor(self.percent)} %"
 
-def progress_of(job: Job, now: datetime) -> Progress | None:
-    report = job.report
-    if not report:
-        return None
-    percent = _percent(report)
-    counted = {name: n for name in ("rows", "bytes") if (n := _number(report.get(name))) is not None and n >= 0}
-    elapsed = _elapsed(job, now)
-    rest = {str(name): _text(str(name), value) for name, value in report.items() if name not in SHOWN_ELSEWHERE}
+    @property
+    def brief(self) -> str:
+        """Without the percentage, which stands beside it."""
+        return " · ".join((*self.amounts, *([self.phase] if self.phase else [])))
+
+    @property
+    def text(self) -> str:
+        return " · ".join(part for part in (self.share, self.brief) if part)
+
+    @property
+    def filled(self) -> float:
+        """Between 0 and 1; half for a job that does not say how far it is."""
+        return 0.5 if self.percent is None else self.percent / 100
+
+
+def reported(report: Mapping[str, Any] | None) -> Progress:
+    """What a report says by itself; empty of what says nothing."""
+    report = report or {}
+    numbers = {str(name): n for name, value in report.items() if (n := _number(value)) is not None}
+    pairs = [pair for pair in PAIRS if pair[0] in numbers and numbers.get(pair[1], 0) > 0]
+    counted = {name: numbers[name] for name in ("rows", "bytes") if numbers.get(name, -1) >= 0}
+    amounts = [*(f"{number(numbers[part])} of {number(numbers[whole])}" for part, whole in pairs), *_amounts(counted)]
+    phase = report.get("phase")
+    shown = {"percent", "eta_seconds", *counted, *(name for pair in pairs for name in pair)}
+    shown |= {"phase"} if isinstance(phase, str) else set()
+    rest = {str(name): _text(str(name), value) for name, value in report.items() if name not in shown}
     fields = [(name, text) for name, text in rest.items() if text is not None][:MOST_FIELDS]
     return Progress(
-        percent=percent,
-        phase=str(report["phase"]) if report.get("phase") not in (None, "") else None,
-        rate=_rate(counted, elapsed),
-        left=_left(job, percent, elapsed),
+        percent=_percent(numbers, pairs),
+        phase=phase if isinstance(phase, str) and phase else None,
+        amounts=amounts,
         counted=counted,
         rest=dict(fields),
         unshown=len(fields) < len(rest),
     )
 
 
-def _percent(report: Mapping[str, Any]) -> float | None:
-    told = _number(report.get("percent"))
-    if told is None:
-        step, steps = _number(report.get("step")), _number(report.get("steps"))
-        told = None if step is None or not steps else 100 * step / steps
+def progress_of(job: Job) -> Progress | None:
+    """In few words, what it waits for included; None when there is nothing to say."""
+    found = reported(job.report)
+    if found.phase is None and job.waiting_on is not None and job.status == "submitted":
+        found = replace(found, phase=f"waits for {job.waiting_on}")
+    return found if found.text else None
+
+
+def progress_now(job: Job, now: datetime) -> Progress | None:
+    """All of it, with rate and time left; None without a report."""
+    if not job.report:
+        return None
+    found, elapsed = reported(job.report), _elapsed(job, now)
+    return replace(found, rate=_rate(found.counted, elapsed), left=_left(job, found.percent, elapsed))
+
+
+def _percent(numbers: Mapping[str, float], pairs: Sequence[tuple[str, str]]) -> float | None:
+    told = numbers.get("percent")
+    if told is None and pairs:
+        part, whole = pairs[0]
+        told = 100 * numbers[part] / numbers[whole]
     return None if told is None else min(100.0, max(0.0, told))
+
+
+def _amounts(counted: Mapping[str, float]) -> list[str]:
+    words = {"rows": lambda n: plural(n, "row"), "bytes": size}
+    return [words[name](n) for name, n in counted.items()]
 
 
 def _elapsed(job: Job, now: datetime) -> float | None:
@@ -101,9 +147,13 @@ def _left(job: Job, percent: float | None, elapsed: float | None) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _text(name: str, value: object) -> str | None:

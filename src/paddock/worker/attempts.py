@@ -137,6 +137,8 @@ class Attempt:
             return self.failure("worker_shutdown", "Worker received SIGTERM", permanent=True)
         if stop in RELEASES:
             return self.release(RELEASES[stop])
+        if stop is Stop.STALLED and self.kind.stall_fails is not None:
+            return self.failure(stop.value, self.kind.stall_fails, permanent=True)
         outcome, message, hint = FAILURES[stop]
         text = message.format(turn=self.job.turn_timeout or 0, stall=self.job.stall_timeout or 0)
         return self.failure(stop.value, text, hint, permanent=outcome == "permanent")

@@ -78,6 +78,8 @@ class Holding:
         # Set whenever slots became free; whenever a report changed.
         self.freed = asyncio.Event()
         self.reported = asyncio.Event()
+        # Tells runners until when they may run what has effects outside the fence.
+        self.guard: Callable[[], None] | None = None
         # Told of each job whose attempt is over: with its outcome's name, `released`, or the fence's verdict.
         self.observer: Observer | None = None
 
@@ -103,6 +105,8 @@ class Holding:
                 self._refuse(job)
                 continue
             self._attempts[job.attempt_id] = Attempt(job, kind, runner, now)
+            if kind.effects_outside_fence and self.guard is not None:
+                self.guard()  # first: this process may stand still after any line
             runner.start(job)
             if runner.killable:
                 forget_contents(job)
@@ -139,15 +143,21 @@ class Holding:
 
     def died(self, runner: Runner, how: str) -> None:
         turns = [attempt for attempt in self._attempts.values() if attempt.runner is runner and not attempt.over]
+        # Whether it ended because this process stood still for so long; the watch may have seen that first.
+        passed = self._clock.monotonic() >= runner.guarded_until
+        outside = [attempt for attempt in turns if attempt.kind.effects_outside_fence]
+        by_itself = any(passed or attempt.stop is Stop.LEASE_ENDING for attempt in outside)
         for attempt in turns:
             if attempt.stop is not None:
                 self._end(attempt, attempt.end_of_stop(attempt.stop))
-            elif runner.killed:
+            elif by_itself and attempt.kind.effects_outside_fence:
+                self._end(attempt, attempt.end_of_stop(Stop.LEASE_ENDING))
+            elif runner.killed or by_itself:
                 self._end(attempt, attempt.end_of_stop(Stop.RUNNER_KILLED))
             else:
                 self._end(attempt, _runner_died(attempt, how))
         if turns:
-            log.warning("runner_died", how=how, turns=len(turns), killed_by_us=runner.killed)
+            log.warning("runner_died", how=how, turns=len(turns), killed_by_us=runner.killed, lease_ended=by_itself)
 
     def save(self, item: wire.SaveItem) -> None:
         self._saves.put(item)

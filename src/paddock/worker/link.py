@@ -35,6 +35,7 @@ class _ErrorBody(msgspec.Struct):
 _registered = msgspec.json.Decoder(wire.Registered)
 _claimed = msgspec.json.Decoder(wire.Claimed)
 _verdicts = msgspec.json.Decoder(wire.Verdicts)
+_jobs = msgspec.json.Decoder(wire.Jobs)
 _error = msgspec.json.Decoder(_ErrorBody)
 
 
@@ -67,6 +68,10 @@ class HttpLink:
 
     async def logs(self, message: wire.Logs) -> None:
         await self._post("/internal/jobs/logs", message, CALL_SECONDS)
+
+    async def ended(self, message: wire.Jobs) -> wire.Jobs:
+        """Those of these jobs that have ended. What the control plane does not know is not among them."""
+        return await self._call("/internal/jobs/ended", message, _jobs)
 
     async def close(self) -> None:
         if self._client is not None:

@@ -20,6 +20,7 @@ class LocalRunner:
 
     killable = False
     killed = False
+    guarded_until = float("inf")
 
     def __init__(self, kinds: Kinds, resources: Mapping[type, object] | None = None) -> None:
         for kind in kinds:
@@ -45,6 +46,9 @@ class LocalRunner:
 
     def saved(self, attempt_id: UUID, verdict: str, message: str | None) -> None:
         self._turns.saved(attempt_id, verdict, message)
+
+    def guard(self, until: float) -> None:
+        """Nothing outside this process could stop when this process does not."""
 
     def kill(self) -> None:
         raise RuntimeError("What runs inside the control plane cannot be killed.")

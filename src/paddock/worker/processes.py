@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import msgspec
@@ -22,6 +23,8 @@ import structlog
 from paddock.jobs import wire
 from paddock.jobs.kinds import Kind
 from paddock.worker import ipc
+from paddock.worker.attempts import NEVER
+from paddock.worker.guarding import Deadline, shared_memory
 from paddock.worker.resources import is_blocking
 from paddock.worker.running import RunnerOwner
 
@@ -29,6 +32,9 @@ from paddock.worker.running import RunnerOwner
 IDLE_SECONDS = 60.0
 # A runner that closed its socket, or was asked to leave, has this long to end by itself.
 LEAVE_SECONDS = 1.0
+# glibc would keep a heap for each of up to eight threads per core, and what was freed in one helps none of the others:
+# forty MiB and more where many exports upload. An operator's own value wins.
+FEW_HEAPS = {"MALLOC_ARENA_MAX": "2"}
 
 log = structlog.get_logger(__name__)
 
@@ -42,10 +48,12 @@ class RunnerOptions:
     resources: str | None = None
     log_level: str = "info"
     otel_endpoint: str | None = None
+    # Settings that came to the supervisor as arguments, for what the runner loads itself. Never a secret.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, fd: int, *, blocking: bool) -> list[str]:
+    def command(self, fd: int, deadline: int, *, blocking: bool) -> list[str]:
         command = [sys.executable, "-m", "paddock.worker.runner", "--fd", str(fd), "--supervisor", str(os.getpid())]
-        command += ["--kinds", self.kinds, "--log-level", self.log_level]
+        command += ["--deadline", str(deadline), "--kinds", self.kinds, "--log-level", self.log_level]
         command += ["--resources", self.resources] if self.resources else []
         command += ["--otel-endpoint", self.otel_endpoint] if self.otel_endpoint else []
         return command + (["--blocking"] if blocking else [])
@@ -64,17 +72,29 @@ class ProcessRunner:
         # Whether a turn runs in it, and since when none does; only kept for one that is not shared.
         self.busy = False
         self.idle_since = 0.0
+        # When it ends by itself unless it is told otherwise.
+        self.guarded_until = NEVER
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                options.command(theirs.fileno(), blocking=not shared),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
+        memory = shared_memory()
+        self._deadline = Deadline(memory)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    options.command(theirs.fileno(), memory, blocking=not shared),
+                    pass_fds=[theirs.fileno(), memory],
+                    stdin=subprocess.DEVNULL,
+                    env={
+                        **FEW_HEAPS,
+                        **os.environ,
+                        **options.environment,
+                        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    },
+                    start_new_session=True,
+                )
+        finally:
+            os.close(memory)
         self._pipe = ipc.Pipe(ours, self._frame, self._gone)
         self._pidfd: int | None = None
         if hasattr(os, "pidfd_open"):
@@ -98,6 +118,11 @@ class ProcessRunner:
 
     def saved(self, attempt_id: UUID, verdict: str, message: str | None) -> None:
         self._pipe.send(ipc.Saved(attempt_id, verdict, message))
+
+    def guard(self, until: float) -> None:
+        if until != self.guarded_until and not self.dead:
+            self.guarded_until = until
+            self._deadline.write(until)
 
     def kill(self) -> None:
         self.doomed = self.killed = True
@@ -164,6 +189,7 @@ class ProcessRunner:
         how = _how(self._process.wait())
         self._pipe.drain()  # what it said before it died counts
         self._pipe.close()
+        self._deadline.close()
         self.dead = self.doomed = True
         self._owner.died(self, how)
 

@@ -28,6 +28,7 @@ from paddock.jobs.errors import StaleAttempt
 from paddock.jobs.kinds import Kinds
 from paddock.worker import ipc
 from paddock.worker.ending import failure_of, item_for
+from paddock.worker.guarding import Deadline, Guard
 from paddock.worker.lines import BYTES_PER_SECOND, LogBuffers
 from paddock.worker.resources import Factories, Resources, from_entry_points, function_of
 from paddock.worker.turns import (
@@ -44,12 +45,15 @@ from paddock.worker.turns import (
 # Reports and lines gather this long before they go to the supervisor.
 GATHER = 0.25
 PR_SET_PDEATHSIG = 1
+# How long a thread that decodes keeps the interpreter once the loop wants it; Python's own 5 ms add up over threads.
+SWITCH_SECONDS = 0.001
 
 
 class Upstream:
     """The `Owner` of the turns in this process: passes everything on to the supervisor."""
 
-    def __init__(self, end: socket.socket, receive: Callable[[ipc.ToRunner], None]) -> None:
+    def __init__(self, end: socket.socket, receive: Callable[[ipc.ToRunner], None], guard: Guard) -> None:
+        self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._pipe = ipc.Pipe(end, self._frame, leave)
         self._receive = receive
@@ -58,6 +62,7 @@ class Upstream:
         self._timer: asyncio.TimerHandle | None = None
 
     def ended(self, item: wire.FinishItem) -> None:
+        self._guard.over(item.attempt_id)
         self._pass_on()
         self._pipe.send(
             ipc.Ended(
@@ -77,6 +82,7 @@ class Upstream:
         )
 
     def stopped(self, attempt_id: UUID) -> None:
+        self._guard.over(attempt_id)
         self._pass_on()
         self._pipe.send(ipc.Stopped(attempt_id))
 
@@ -118,18 +124,20 @@ def leave() -> None:
     os._exit(0)
 
 
-async def host_async(end: socket.socket, kinds: Kinds, resources: Resources) -> None:
+async def host_async(end: socket.socket, kinds: Kinds, resources: Resources, guard: Guard) -> None:
     """Many async handlers on this loop."""
 
     def receive(message: ipc.ToRunner) -> None:
         if isinstance(message, ipc.Start):
+            if kinds[message.job.kind].effects_outside_fence:
+                guard.begin(message.job.attempt_id)
             turns.start(message.job)
         elif isinstance(message, ipc.Stop):
             turns.stop(message.attempt_id)
         else:
             turns.saved(message.attempt_id, message.verdict, message.message)
 
-    turns = Turns(kinds, resources, Upstream(end, receive))
+    turns = Turns(kinds, resources, Upstream(end, receive, guard))
     await asyncio.Event().wait()
 
 
@@ -141,7 +149,8 @@ class BlockingHost:
     """One blocking handler at a time on the main thread, where a signal can interrupt it; the socket is served by a
     loop on a thread of its own."""
 
-    def __init__(self, kinds: Kinds, resources: Resources) -> None:
+    def __init__(self, kinds: Kinds, resources: Resources, guard: Guard) -> None:
+        self._guard = guard
         self._kinds = kinds
         self._resources = resources
         self._jobs: queue.SimpleQueue[tuple[wire.ClaimedJob, TurnPort]] = queue.SimpleQueue()
@@ -197,11 +206,13 @@ class BlockingHost:
 
     async def _serve(self, end: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self._upstream = Upstream(end, self._receive)
+        self._upstream = Upstream(end, self._receive, self._guard)
         await asyncio.Event().wait()
 
     def _receive(self, message: ipc.ToRunner) -> None:
         if isinstance(message, ipc.Start):
+            if self._kinds[message.job.kind].effects_outside_fence:
+                self._guard.begin(message.job.attempt_id)
             self._port = TurnPort(message.job, self._upstream, self._loop)
             self._jobs.put((message.job, self._port))
         elif self._port is None or self._port.attempt_id != message.attempt_id:
@@ -248,6 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="paddock.worker.runner")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--supervisor", type=int, required=True)
+    parser.add_argument("--deadline", type=int, required=True)
     parser.add_argument("--kinds", required=True)
     parser.add_argument("--resources")
     parser.add_argument("--blocking", action="store_true")
@@ -259,6 +271,8 @@ def main() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN: programs a handler starts would inherit that
     end = socket.socket(fileno=options.fd)
     end.set_inheritable(False)
+    guard = Guard(Deadline(options.deadline))
+    os.close(options.deadline)
     logging.getLogger().setLevel(options.log_level.upper())
     logging.getLogger().addHandler(OtherRecords(options.log_level))
     collect_records()
@@ -268,9 +282,10 @@ def main() -> None:
     resources = Resources(factories={**from_entry_points(), **ours})
     garbage.settle()
     if options.blocking:
-        BlockingHost(kinds, resources).run(end)
+        BlockingHost(kinds, resources, guard).run(end)
     else:
-        uvloop.run(host_async(end, kinds, resources))
+        sys.setswitchinterval(SWITCH_SECONDS)
+        uvloop.run(host_async(end, kinds, resources, guard))
 
 
 if __name__ == "__main__":

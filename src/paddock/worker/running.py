@@ -37,6 +37,8 @@ class Runner(Protocol):
     killable: bool
     # Whether `kill` was called.
     killed: bool
+    # What was last said to `guard`.
+    guarded_until: float
 
     def start(self, job: wire.ClaimedJob) -> None: ...
 
@@ -44,6 +46,10 @@ class Runner(Protocol):
         """Asks the handler to end: an async one is cancelled, in a blocking one `TurnStopped` is raised."""
 
     def saved(self, attempt_id: UUID, verdict: str, message: str | None) -> None: ...
+
+    def guard(self, until: float) -> None:
+        """When it must end by itself, if it runs a turn with effects outside the fence: a time of the monotonic clock.
+        Said before such a turn starts, and again whenever the lease was renewed."""
 
     def kill(self) -> None: ...
 

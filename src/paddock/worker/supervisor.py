@@ -103,6 +103,7 @@ class Worker:
             clock=self._clock,
         )
         self._watch = Watch(self.holding, self._session, self._clock)
+        self.holding.guard = self._watch.guard
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 

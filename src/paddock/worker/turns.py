@@ -115,6 +115,7 @@ def build_turn(kind: Kind, job: wire.ClaimedJob, port: TurnPort) -> Turn[BaseMod
         cleanup_of=None if job.cleanup_of is None else JobId(job.cleanup_of),
         secrets=job.secrets,
         traceparent=job.traceparent,
+        age_seconds=job.age_seconds,
     )
 
 

@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paddock.clock import Clock
-from paddock.worker.attempts import Attempt, Stop
+from paddock.worker.attempts import NEVER, Attempt, Stop
 from paddock.worker.holding import Holding
+from paddock.worker.running import Runner
 from paddock.worker.session import Session
 
 PERIOD = 0.1
 # At shutdown, after a job's grace: from asking its handler to end until it is killed.
 CANCEL_SECONDS = 0.5
+# A turn whose lease is gone should have been killed by then.
+LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,21 @@ class Watch:
         for attempt in killed:
             if not attempt.runner.killed:
                 self._holding.kill(attempt)
+        self.guard()
         return Ticked(len(stopped), len(killed))
+
+    def guard(self) -> None:
+        """Tells each runner when to end by itself: later than this process would end its turns, before the lease does."""
+        now = self._clock.monotonic()
+        ends: dict[Runner, float] = {}
+        for attempt in self._holding:
+            if attempt.kind.effects_outside_fence and not attempt.over:
+                until = self._session.lease_ends(attempt.started) - self._session.beat_seconds / 4
+                if until <= now:  # its lease is gone, and it is being stopped
+                    until = attempt.kill_at + LAST_SECONDS
+                ends[attempt.runner] = min(until, ends.get(attempt.runner, NEVER))
+        for runner, until in ends.items():
+            runner.guard(until)
 
     def _stop_if_due(self, attempt: Attempt, now: float) -> bool:
         if attempt.stop is not None:

@@ -250,21 +250,27 @@ async def test_the_palette_goes_to_jobs_kinds_pages_and_does_things(person: Pers
     await expect(page.get_by_role("option").first).to_contain_text(id)
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile(f"/jobs/{id}$"))
+    await settled(page)
 
     await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox")).to_be_focused()
     await page.keyboard.type("jobs of probe")
     await expect(page.get_by_role("option", name="Jobs of probe").first).to_be_visible()
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile(r"/jobs\?kind=probe"))
+    await settled(page)
 
     await page.keyboard.press("g")
     await page.keyboard.press("w")
     await expect(page).to_have_url(re.compile("/workers$"))
+    await settled(page)
 
     await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox")).to_be_focused()
     await page.keyboard.type("theme dark")
     await page.keyboard.press("Enter")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    await expect(page.get_by_role("combobox")).to_be_hidden()
 
     await page.keyboard.press("?")
     await expect(page.get_by_role("heading", name="Shortcuts")).to_be_visible()

@@ -54,7 +54,8 @@ async def test_rows_change_in_place_and_new_ones_wait_behind_a_button(person: Pe
     await expect(page.locator("#announcer")).to_have_text("2 new in this list", timeout=15_000)
     assert await page.locator("#rows tbody tr").count() == 3
     assert await page.locator(f"#job-{ids[1]}").bounding_box() == top
-    assert await page.evaluate("window.shifted") == 0
+    # A digit that grows by a pixel in a count is some millionths; a row that moved would be a hundredth or more.
+    assert await page.evaluate("window.shifted") < 0.0005
     await axe(page)
     await shot(page, "jobs-new")
 

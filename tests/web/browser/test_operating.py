@@ -76,7 +76,9 @@ async def test_a_worker_is_quieted_and_let_again(person: Person, jobs: Client) -
     await nothing_moved(page)
     await worker.get_by_role("button", name="Quiet").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog).to_contain_text("claims nothing new until you let it again. Nobody else offers probe")
+    await expect(dialog).to_contain_text(
+        "claims nothing new until you let it again. Nobody else offers describe, export, probe"
+    )
     await agree(page, "Quiet")
     await said(page, "The worker ends what it runs and claims nothing new.")
 

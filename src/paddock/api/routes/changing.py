@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
@@ -9,16 +10,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock.api.auth import Asking
+from paddock.api.databases import databases_of
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import optional_id
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
-from paddock.api.pagination import answer
+from paddock.api.pagination import answer, split
+from paddock.api.parts import check_part, no_parts_of
 from paddock.api.plane import Plane, ThePlane
-from paddock.api.routes.jobs import split, visible_job
-from paddock.api.routes.submitting import check_engine_role
+from paddock.api.routes.jobs import visible_job
+from paddock.api.routes.submitting import check_retry
 from paddock.api.tokens import EVERYTHING, Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.enqueueing import IdempotencyKey
@@ -27,6 +30,8 @@ from paddock.jobs.model import Job, NewJob
 from paddock.jobs.overviews import SQL as OVERVIEWS
 
 COUNTED_EXACTLY = 10_000
+# A person waits for it before they confirm.
+COUNTED_WITHIN = timedelta(milliseconds=400)
 
 router = guarded_router("jobs")
 
@@ -66,7 +71,10 @@ class BulkBody(BaseModel):
 
     filter: FilterBody = Field(default_factory=FilterBody)
     all: bool = Field(default=False, description="Must be true when the filter leaves nothing out.")
-    dry_run: bool = Field(default=False, description="Only count.")
+    dry_run: bool = Field(
+        default=False,
+        description='Only count: a number, or "10,000+" where there are more or counting them would take too long.',
+    )
     reason: Annotated[str, StringConstraints(max_length=500)] | None = None
 
 
@@ -100,8 +108,8 @@ async def _bulk(
     asked = _filter(body.filter, caller)
     if body.dry_run:
         _check_meant(action, asked, body.all)
-        n = await count_matching(plane, caller, action, asked)
-        shown: Any = n if n <= COUNTED_EXACTLY else f"{COUNTED_EXACTLY:,}+"
+        counted = await count_matching(plane, caller, action, asked)
+        shown: Any = f"{counted.n:,}+" if counted.more else counted.n
         return answer({"dry_run": True, "action": action, "count": shown})
     idempotency = key_of(caller, f"POST /api/jobs/{action}", key, await request.json())
     job = await act_on_matching(
@@ -110,9 +118,10 @@ async def _bulk(
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
 
 
-async def count_matching(plane: Plane, caller: Caller, action: bulk.Action, asked: Filter) -> int:
-    """How many the action could do something to; one more than COUNTED_EXACTLY stands for more."""
-    return await reading.count(plane.core.db, bulk.narrow(action, _scoped(caller, asked)), at_most=COUNTED_EXACTLY)
+async def count_matching(plane: Plane, caller: Caller, action: bulk.Action, asked: Filter) -> reading.Count:
+    """How many the action could do something to."""
+    narrowed = bulk.narrow(action, _scoped(caller, asked))
+    return await reading.count(plane.core.db, narrowed, at_most=COUNTED_EXACTLY, budget=COUNTED_WITHIN)
 
 
 async def act_on_matching(
@@ -135,7 +144,11 @@ async def act_on_matching(
         actor=caller.actor,
         reason=reason,
         all_jobs=all_jobs,
-        engine_roles=_usable_roles(caller),
+        engine_roles=_usable(caller, caller.engine_roles),
+        engines=_usable(caller, caller.engines),
+        destinations=_usable(caller, caller.destinations),
+        databases=_usable(caller, caller.databases.union(databases_of(plane.config, caller))),
+        no_parts_of=no_parts_of(plane.config, caller),
     )
     # Drain mode refuses retries, which are new work; ending work is always possible.
     submitted = await plane.core.submit(
@@ -159,9 +172,9 @@ def _scoped(caller: Caller, asked: Filter) -> Filter:
     return asked if caller.scope is None else replace(asked, owner=caller.scope)
 
 
-def _usable_roles(caller: Caller) -> Collection[str] | None:
-    """The engine roles whose jobs they may retry, as for a single job; None: all."""
-    return None if caller.operator or EVERYTHING in caller.engine_roles else caller.engine_roles
+def _usable(caller: Caller, granted: Collection[str]) -> Collection[str] | None:
+    """Under and with which they may retry jobs, as for a single one; None: all."""
+    return None if caller.operator or EVERYTHING in granted else granted
 
 
 def _filter(body: FilterBody, caller: Caller) -> Filter:
@@ -180,6 +193,7 @@ def _filter(body: FilterBody, caller: Caller) -> Filter:
 )
 async def cancel_job(job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None) -> Response:
     job = await visible_job(plane, caller, job_id)
+    check_part(plane, caller, job)
     reason = None if body is None else body.reason
     verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
     if verdict == "finished":
@@ -206,8 +220,7 @@ async def retry_job(
     job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None, key: KeyHeader = None
 ) -> Response:
     job = await visible_job(plane, caller, job_id)
-    if not caller.operator:
-        check_engine_role(caller, job.role)  # it may have been taken from them since
+    check_retry(plane, caller, job)
     reason = None if body is None else body.reason
     idempotency = key_of(caller, f"POST /api/jobs/{job.id}/retry", key, reason)
     new = await plane.core.retry(job.id, actor=caller.actor, reason=reason, idempotency=idempotency)

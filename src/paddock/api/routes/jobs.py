@@ -1,8 +1,5 @@
 """Looking at jobs: lists, counts, one job, its timeline and its log."""
 
-import asyncio
-import contextlib
-import time
 from typing import Annotated
 
 from fastapi import Query
@@ -15,16 +12,15 @@ from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
 from paddock.api.ids import optional_id, path_id
 from paddock.api.job_json import EXAMPLE, WHOLE_EXAMPLE, BriefJob, WholeJob, brief_job_json, job_json
-from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
+from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, split
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.tokens import Caller
 from paddock.jobs import logs, reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Job, JobId
+from paddock.jobs.waiting import until_ended
 
 LONGEST_WAIT = 30.0
-# A change whose message was lost on its way between replicas is seen this much later.
-LOOK_AGAIN_SECONDS = 5.0
 
 router = guarded_router("jobs")
 
@@ -92,10 +88,6 @@ async def list_jobs(
     return page([brief_job_json(job) for job in found.jobs], found.next_cursor, searched_back_to=found.searched_back_to)
 
 
-def split(statuses: list[str] | None) -> tuple[str, ...] | None:
-    return None if not statuses else tuple(word for status in statuses for word in status.split(",") if word) or None
-
-
 @router.get(
     "/api/jobs/counts",
     summary="How many jobs, by kind and status",
@@ -133,7 +125,7 @@ async def get_job(
 ) -> Response:
     job = await visible_job(plane, caller, job_id)
     if wait and not job.ended:
-        job = await _ended(plane, job, wait)
+        job = await until_ended(plane.core, job, wait)
     return answer(job_json(job, plane.core.kinds))
 
 
@@ -142,28 +134,6 @@ async def visible_job(plane: Plane, caller: Caller, text: str) -> Job:
     if job is None or not caller.sees(job.owner):
         raise not_found("job")
     return job
-
-
-async def _ended(plane: Plane, job: Job, seconds: float) -> Job:
-    """The job when it has ended, or as it is when time is up or this process stops."""
-    deadline = time.monotonic() + seconds
-    closing = asyncio.create_task(plane.closing.wait())
-    try:
-        while not job.ended and not closing.done() and (left := deadline - time.monotonic()) > 0:
-            # Watched before it is read: an end in between must not be missed.
-            changed = asyncio.create_task(plane.core.changes.wait_for(job.id, min(left, LOOK_AGAIN_SECONDS)))
-            await asyncio.sleep(0)
-            try:
-                job = await plane.core.job(job.id) or job
-                if not job.ended:
-                    await asyncio.wait((changed, closing), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await changed
-        return job if job.ended else await plane.core.job(job.id) or job
-    finally:
-        closing.cancel()
 
 
 @router.get(

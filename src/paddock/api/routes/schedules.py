@@ -8,13 +8,14 @@ from starlette.responses import Response
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso, parse
-from paddock.api.errors import not_found
+from paddock.api.errors import ApiError, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import EXAMPLE_ID, WHOLE_EXAMPLE, WholeJob, job_json, location, masked
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, read_cursor, write_cursor
-from paddock.api.plane import ThePlane
+from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.submitting import Tag, check_kind
+from paddock.api.tokens import Caller
 from paddock.jobs import schedules
 from paddock.jobs.model import LOW, MAX_TAGS, NORMAL, URGENT
 from paddock.jobs.schedules import NewSchedule, Schedule
@@ -97,7 +98,7 @@ async def list_schedules(
     responses=documented(SCHEDULE_EXAMPLE, status=201, description="Made."),
 )
 async def create_schedule(body: ScheduleBody, plane: ThePlane, caller: Asking) -> Response:
-    check_kind(plane, caller, body.kind)
+    check_kind(plane, caller, body.kind, body.payload)
     new = NewSchedule(
         **body.model_dump(exclude={"every"}),
         every=None if body.every is None else parse(body.every, "every"),
@@ -118,12 +119,28 @@ async def get_schedule(name: str, plane: ThePlane, caller: Asking) -> Response:
 @router.patch("/api/schedules/{name}", summary="Change a schedule", responses=documented(SCHEDULE_EXAMPLE))
 async def change_schedule(name: str, body: ScheduleChanges, plane: ThePlane, caller: Asking) -> Response:
     changes = body.model_dump(include=body.model_fields_set)
-    if "kind" in changes:
-        check_kind(plane, caller, body.kind)
+    if changes.keys() & {"kind", "payload"}:
+        before = await schedules.get(plane.core.db, name)
+        if before is None:
+            raise not_found("schedule")
+        check_kind(plane, caller, changes.get("kind", before.kind), changes.get("payload", before.payload))
+        check_owner(plane, caller, before, changes.get("kind", before.kind))
     if body.every is not None:
         changes["every"] = parse(body.every, "every")
     changed = await schedules.update(plane.core, name, changes, actor=caller.actor)
     return answer(_shown(changed))
+
+
+def check_owner(plane: Plane, caller: Caller, schedule: Schedule, kind: str) -> None:
+    """It runs in its owner's name: what uses an engine is theirs alone to change."""
+    known = plane.core.kinds.get(kind)
+    if known is not None and known.uses is not None and schedule.owner != caller.owner:
+        raise ApiError(
+            403,
+            "not_your_schedule",
+            f"The schedule runs in the name of {schedule.owner}; only they may change what it does.",
+            hint="Make a schedule of your own, or switch this one off.",
+        )
 
 
 @router.delete("/api/schedules/{name}", summary="Delete a schedule", responses=documented(SCHEDULE_EXAMPLE))

@@ -1,25 +1,29 @@
 """Making work: `POST /api/jobs` and its list form."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Header
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock import tracing
 from paddock.api.auth import Asking
+from paddock.api.databases import databases_of
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, invalid_field
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
+from paddock.api.parts import check_part
 from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller, may_use
+from paddock.api.tokens import Caller, check_engine_role, may_use
 from paddock.jobs.enqueueing import MAX_BATCH
-from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, NewJob
+from paddock.jobs.kinds import Kind
+from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, Job, NewJob
 
 router = guarded_router("jobs")
 
@@ -89,7 +93,7 @@ async def submit_batch(
 
 
 def new_job(plane: Plane, caller: Caller, body: JobBody, role: str | None) -> NewJob:
-    check_kind(plane, caller, body.kind)
+    check_kind(plane, caller, body.kind, body.payload)
     if body.priority < NORMAL and not caller.operator:
         raise ApiError(
             403,
@@ -109,7 +113,7 @@ def new_job(plane: Plane, caller: Caller, body: JobBody, role: str | None) -> Ne
     )
 
 
-def check_kind(plane: Plane, caller: Caller, name: str) -> None:
+def check_kind(plane: Plane, caller: Caller, name: str, payload: Mapping[str, Any]) -> None:
     """An unknown kind is the core's to refuse. An internal one looks the same to those who may not know of it."""
     kind = plane.core.kinds.get(name)
     if kind is None:
@@ -123,16 +127,42 @@ def check_kind(plane: Plane, caller: Caller, name: str) -> None:
             f"A token of role '{caller.role}' may not submit kind '{name}'.",
             details={"roles": sorted(kind.submit)},
         )
+    check_uses(plane, caller, kind, payload)
 
 
-def check_engine_role(caller: Caller, role: str | None) -> None:
-    if role is not None and not may_use(caller.engine_roles, role):
-        raise ApiError(
-            403,
-            "engine_role_not_allowed",
-            "This token may not use the engine role that X-Use-Case-Id names.",
-            hint="Ask for the role to be granted to your token, or send another.",
-        )
+def check_uses(plane: Plane, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
+    """What a payload names is checked like the same name in a route. A payload that is none is the core's to refuse."""
+    if kind.uses is None:
+        return
+    try:
+        uses = kind.uses(kind.payload.model_validate(payload))
+    except ValidationError:
+        return
+    granted = {
+        "engine": caller.engines,
+        "destination": caller.destinations,
+        "engine role": caller.engine_roles,
+        "database": caller.databases.union(databases_of(plane.config, caller)),
+    }
+    for what, name in uses:
+        if not may_use(granted[what], name):
+            raise ApiError(
+                403,
+                f"{what.replace(' ', '_')}_not_allowed",
+                f"This token may not use the {what} '{name}'." if name else f"Name the {what}.",
+                hint="Ask for it to be granted to your token.",
+            )
+
+
+def check_retry(plane: Plane, caller: Caller, job: Job) -> None:
+    """What it runs under and with may have been taken from them since."""
+    if caller.operator:
+        return
+    check_part(plane, caller, job)
+    check_engine_role(caller, job.role)
+    kind = plane.core.kinds.get(job.kind)
+    if kind is not None:
+        check_uses(plane, caller, kind, job.payload)
 
 
 def _storable(time: datetime | None) -> datetime | None:

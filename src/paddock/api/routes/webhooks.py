@@ -21,6 +21,7 @@ from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.events import WEBHOOK_ID
 from paddock.api.tokens import Caller
+from paddock.jobs import webhook_keys
 
 router = guarded_router("webhooks")
 
@@ -81,6 +82,30 @@ async def subscribe(plane: Plane, caller: Caller, body: NewWebhook) -> dict[str,
     if body.all_owners and not caller.operator:
         raise ApiError(403, "not_allowed", "Only ops may subscribe to everybody's events.")
     return await facts.create_webhook(plane.core.db, caller, url=body.url, types=body.types, all_owners=body.all_owners)
+
+
+KEY_EXAMPLE = {"owner": "ada", "secret": "whsec_...", "created_at": "2026-11-15T09:00:00Z"}
+
+
+# Before `/api/webhooks/{webhook_id}`.
+@router.get(
+    "/api/webhooks/key", summary="The key that your callbacks are signed with", responses=documented(KEY_EXAMPLE)
+)
+async def get_key(plane: ThePlane, caller: Asking) -> Response:
+    async with plane.core.db.transaction() as tx:
+        key = await webhook_keys.of(tx, caller.owner)
+    return answer({"owner": caller.owner, "secret": key.secret, "created_at": key.created_at})
+
+
+@router.post(
+    "/api/webhooks/key/rotate",
+    summary="A new key for your callbacks, from now on",
+    responses=documented(KEY_EXAMPLE),
+)
+async def rotate_key(plane: ThePlane, caller: Asking) -> Response:
+    async with plane.core.db.transaction() as tx:
+        key = await webhook_keys.rotate(tx, caller.owner, actor=caller.actor)
+    return answer({"owner": caller.owner, "secret": key.secret, "created_at": key.created_at})
 
 
 @router.get("/api/webhooks/{webhook_id}", summary="One subscription", responses=documented(WEBHOOK_EXAMPLE))

@@ -28,6 +28,9 @@ class Which:
     tag: Annotated[str | None, Parameter(help="With this tag.")] = None
     schedule: Annotated[str | None, Parameter(help="Made by this schedule.")] = None
     error_code: Annotated[str | None, Parameter(help="With this error.")] = None
+    retrying: Annotated[
+        bool, Parameter(negative=(), help="Failed, or lost their worker, and wait for the next try.")
+    ] = False
     since: Annotated[
         str | None,
         Parameter(help="Made after this time (UTC unless told), or within this long: 2026-11-15T09:00, 2h, 7d."),
@@ -37,7 +40,8 @@ class Which:
 
     def asked(self) -> dict[str, str]:
         """What was given, as the API takes it. Ask once: how long ago something was depends on when."""
-        given = {name: str(value) for name, value in asdict(self).items() if value is not None}
+        given = {name: str(value) for name, value in asdict(self).items() if value not in (None, False)}
+        given |= {"retrying": "true"} if self.retrying else {}
         return given | {name: point_in_time(given[name]) for name in ("since", "until") if name in given}
 
 
@@ -47,4 +51,5 @@ ANY = Which()
 def in_words(asked: Mapping[str, str]) -> str:
     """`kind probe, since 2026-11-15 09:00:00`."""
     told = {name: clock_time(value) if name in ("since", "until") else value for name, value in asked.items()}
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    texts = {name: f"{name.replace('_', ' ')} {value}" for name, value in told.items()}
+    return ", ".join("waiting to retry" if name == "retrying" else text for name, text in texts.items())

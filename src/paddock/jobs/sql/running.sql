@@ -17,3 +17,17 @@ SELECT s.id AS session_id, lost.* FROM unnest($1::uuid[], $2::text[], $3::timest
 -- name: late_sessions (relaxed)
 -- Half of the lease has passed since the last beat.
 SELECT id FROM sessions WHERE expires_at > paddock_now() AND paddock_now() - beat_at > (expires_at - beat_at) / 2;
+
+-- name: running_long (relaxed)
+-- What has been claimed for longer than $1, the longest first. `overdue`: its worker had $1 more than a time-out to stop it.
+SELECT j.id, j.kind, j.claimed_at, make_interval(secs => j.run_seconds) + (paddock_now() - j.claimed_at) AS ran,
+       coalesce(paddock_now() - j.claimed_at > k.turn_timeout + $1, false)
+       OR coalesce(paddock_now() - greatest(j.claimed_at, j.saved_at) > k.stall_timeout + $1, false) AS overdue
+FROM jobs j JOIN kinds k ON k.name = j.kind
+WHERE j.attempt_id IS NOT NULL AND j.claimed_at < paddock_now() - $1::interval
+ORDER BY j.claimed_at LIMIT $2;
+
+-- name: usual_run (relaxed)
+SELECT kind, {sum_run} AS run_histogram FROM job_stats
+WHERE width = 600 AND bucket >= paddock_now() - interval '7 days' AND status = 'completed' AND kind = ANY ($1::text[])
+GROUP BY kind;

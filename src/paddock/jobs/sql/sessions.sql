@@ -104,7 +104,7 @@ ON CONFLICT (id) DO NOTHING;
 -- The worker's supervisor keeps time-outs; this is for one that cannot. $1 is its head start.
 -- A claimed job whose session row is gone is found here too. Found first and put in order then: what runs is little,
 -- and a walk by id would read all that waits.
-SELECT * FROM (SELECT j.id, j.attempt_id, j.claimed_by, j.session_id,
+SELECT * FROM (SELECT j.id, j.kind, j.attempt_id, j.claimed_by, j.session_id,
        CASE WHEN s.id IS NULL THEN 'session_gone'
             WHEN j.started_at + k.total_timeout + $1::interval < paddock_now() THEN 'timed_out'
             WHEN j.claimed_at + k.turn_timeout + $1::interval < paddock_now() THEN 'turn_timeout'

@@ -10,3 +10,14 @@ SELECT secret FROM webhooks WHERE id = $1 AND active;
 
 -- name: deactivate_webhook (durable)
 UPDATE webhooks SET active = false WHERE id = $1 AND active;
+
+-- name: make_owner_key (durable)
+INSERT INTO webhook_keys (owner, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING;
+
+-- name: owner_key (durable)
+SELECT secret, created_at FROM webhook_keys WHERE owner = $1;
+
+-- name: rotate_owner_key (durable)
+INSERT INTO webhook_keys (owner, secret) VALUES ($1, $2)
+ON CONFLICT (owner) DO UPDATE SET secret = excluded.secret, created_at = paddock_now()
+RETURNING secret, created_at;

@@ -5,20 +5,32 @@ from starlette.routing import Route
 from paddock.web import assets
 from paddock.web.pages import (
     audit,
+    dumps,
+    dumps_new,
+    engines,
     events,
+    exports,
+    exports_new,
     groups,
     job,
     jobs,
     kinds,
+    mappings,
+    mappings_writing,
     overview,
     schedules,
     settings,
     sign_in,
+    snapshots,
     webhooks,
     workers,
 )
 
-PAGES = (overview, jobs, job, groups, kinds, workers, schedules, events, webhooks, audit, settings, sign_in)
+# In the order they are tried: `/exports/new` before `/exports/{export_id}`, and so on.
+EXPORTS = (exports_new, exports, mappings_writing, mappings, snapshots, engines)
+OPERATING = (groups, kinds, workers, schedules, events, webhooks, audit, settings)
+DUMPS = (dumps_new, dumps)
+PAGES = (overview, jobs, job, *EXPORTS, *DUMPS, *OPERATING, sign_in)
 
 
 def routes() -> list[Route]:

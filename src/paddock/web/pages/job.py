@@ -2,27 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from paddock.api.databases import may_dump
 from paddock.api.edge import root_of
 from paddock.api.errors import ApiError
 from paddock.api.job_json import masked
+from paddock.api.parts import check_part
 from paddock.api.plane import Plane
 from paddock.api.routes.jobs import visible_job
-from paddock.api.routes.submitting import check_engine_role
+from paddock.api.routes.submitting import check_retry
 from paddock.api.tokens import Caller
+from paddock.dumps import dumps
+from paddock.exports import plain, snapshot_states
+from paddock.exports.kinds import EXPORT
+from paddock.exports.removing import REMOVE
 from paddock.jobs import grouping, logs, reading
 from paddock.jobs.model import Group, Job
 from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.jobs.overviews import Entry
-from paddock.web import job_actions, job_log, job_words, timeline
+from paddock.web import job_actions, job_log, job_words, timeline, words
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
-from paddock.web.progress import progress_of
+from paddock.web.progress import progress_now
 
 LOG_BYTES = 64 * 1024
 
@@ -59,9 +65,10 @@ async def show(request: Request, caller: Caller) -> Response:
         steps=job_words.steps(entries, standing.why, job),
         drawing=timeline.draw(job, entries, now, related.cleanup),
         totals=timeline.totals(job, now),
-        progress=progress_of(job, now),
+        progress=progress_now(job, now),
         related=related,
         group=await _group(plane, caller, job),
+        made_for=await _made_for(plane, caller, job),
         can=job_actions.possible(plane, caller, job, drained=standing.drained, now=now),
         commands=job_actions.as_commands(plane, caller, job, standing.shown["payload"], _server(request)),
         result=masked(job.result),
@@ -76,6 +83,16 @@ def _server(request: Request) -> str:
 
 
 # What belongs to it
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """Shown by its name, or where it has none by its id."""
+
+    what: str
+    path: str
+    id: UUID | str
+    name: str = ""
 
 
 async def _related(plane: Plane, caller: Caller, job: Job) -> reading.Related:
@@ -102,14 +119,41 @@ async def _group(plane: Plane, caller: Caller, job: Job) -> Group | None:
     return grouping.group_of(row) if row is not None and caller.sees(row["owner"]) else None
 
 
+async def _made_for(plane: Plane, caller: Caller, job: Job) -> list[Purpose]:
+    """The export, snapshot or dump whose files it makes or takes away, as long as there is one."""
+    if dump_id := job.payload.get("dump_id"):
+        dump = await dumps.get(plane.core.db, str(dump_id))
+        gone = dump is None or dump.status == "deleting" or not may_dump(plane.config, caller, dump.database)
+        return [] if gone else [Purpose("Dump", f"/dumps/{dump_id}", str(dump_id), str(dump_id))]
+    if job.kind not in (EXPORT.name, REMOVE.name):
+        return []
+    if export_id := job.payload.get("export_id"):
+        export = await plain.get(plane.core.db, UUID(export_id))
+        if export is None or not caller.sees(export.owner):
+            return []
+        return [Purpose("Export", f"/exports/{export.id}", export.id)]
+    snapshot_id = job.payload.get("snapshot_id")
+    snapshot = None if snapshot_id is None else await snapshot_states.get(plane.core.db, UUID(snapshot_id))
+    if snapshot is None or not caller.sees(snapshot.owner):
+        return []
+    mapping = f"/mappings/{snapshot.mapping_id}?version={snapshot.mapping_version}"
+    return [
+        Purpose("Snapshot", f"/snapshots/{snapshot.id}", snapshot.id, snapshot.name),
+        Purpose("Mapping", mapping, snapshot.mapping_id),
+    ]
+
+
 # The log
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
+    """`nothing` says why there is none and never will be: the job has ended."""
+
     parts: Sequence[job_log.Part]
     after: str | None
     cut: bool
+    nothing: str | None = None
 
 
 async def _log(plane: Plane, job: Job, entries: Sequence[Entry], after: str | None = None) -> Log:
@@ -120,7 +164,18 @@ async def _log(plane: Plane, job: Job, entries: Sequence[Entry], after: str | No
     for attempt in (job.attempt_id, job.ended_by):
         if attempt is not None and job.claimed_by is not None:
             workers.setdefault(attempt, job.claimed_by)
-    return Log(job_log.parts(tail.chunks, workers), tail.after, tail.cut)
+    nothing = None if tail.chunks else _why_no_log(job, plane.config.logs_kept)
+    return Log(job_log.parts(tail.chunks, workers), tail.after, tail.cut, nothing)
+
+
+def _why_no_log(job: Job, kept: timedelta) -> str | None:
+    if job.completed_at is None:
+        return None
+    if job.started_at is None:
+        return "It never ran, so it logged nothing."
+    if datetime.now(UTC) - job.completed_at > kept:
+        return f"Logs are kept for {words.duration(kept)}, and it ended longer ago."
+    return "It logged nothing."
 
 
 async def download_log(request: Request, caller: Caller) -> Response:
@@ -139,6 +194,7 @@ async def download_log(request: Request, caller: Caller) -> Response:
 async def cancel(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
+    check_part(plane, caller, job)
     reason = await field(request, "reason") or "from the dashboard"
     verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
     if verdict == "finished":
@@ -151,8 +207,7 @@ async def cancel(request: Request, caller: Caller) -> Response:
 async def retry(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
-    if not caller.operator:
-        check_engine_role(caller, job.role)  # it may have been taken from them since
+    check_retry(plane, caller, job)
     reason = await field(request, "reason") or "from the dashboard"
     new = await plane.core.retry(job.id, actor=caller.actor, reason=reason)
     return back(request, f"/jobs/{new.id}", "This is the new job; the one before stays as it was.")

@@ -14,8 +14,9 @@ from starlette.routing import Route
 
 from paddock.api.errors import ApiError
 from paddock.api.idempotency import key_of
-from paddock.api.routes.changing import COUNTED_EXACTLY, act_on_matching, count_matching
-from paddock.api.routes.submitting import check_engine_role
+from paddock.api.parts import no_parts_of
+from paddock.api.routes.changing import act_on_matching, count_matching
+from paddock.api.routes.submitting import check_retry
 from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.errors import Draining, Refused
@@ -45,6 +46,7 @@ LEFT: Mapping[str, str] = {
     "not_finished": "has not ended",
     "not_waiting": "does not wait for its time",
     "engine_role_not_allowed": "ran under an engine role that you may not use",
+    "explicit_snapshots_off": "belongs to a snapshot, which is not touched by hand here",
     "group_finished": "belongs to a group that has finished",
     "lock_held": "needs a lock that another job holds",
     "draining": "would be new work, which drain mode refuses",
@@ -97,10 +99,12 @@ async def _chosen(request: Request) -> tuple[str, list[JobId]]:
 
 
 async def _cancel(request: Request, caller: Caller, jobs: Sequence[Job], reason: str) -> Counter[str]:
-    if not jobs:
-        return Counter()
-    verdicts = await plane_of(request).core.cancel([job.id for job in jobs], actor=caller.actor, reason=reason)
-    return Counter(verdict for verdict in verdicts.values() if verdict != "cancelled")
+    plane = plane_of(request)
+    barred = no_parts_of(plane.config, caller)
+    free = [job.id for job in jobs if plane.core.kinds.part_of(job) not in barred]
+    left = Counter({"explicit_snapshots_off": len(jobs) - len(free)})
+    verdicts = await plane.core.cancel(free, actor=caller.actor, reason=reason) if free else {}
+    return left + Counter(verdict for verdict in verdicts.values() if verdict != "cancelled")
 
 
 async def _one_by_one(request: Request, caller: Caller, action: str, jobs: Sequence[Job], reason: str) -> Counter[str]:
@@ -111,8 +115,7 @@ async def _one_by_one(request: Request, caller: Caller, action: str, jobs: Seque
             if action == "run-now":
                 await core.run_now(job.id, actor=caller.actor)
                 continue
-            if not caller.operator:
-                check_engine_role(caller, job.role)
+            check_retry(plane_of(request), caller, job)
             await core.retry(job.id, actor=caller.actor, reason=reason)
         except Draining:
             if not place:
@@ -149,9 +152,15 @@ async def ask_about_all(action: bulk.Action, request: Request, caller: Caller) -
         frozen=frozen,
         here_query=here(asked.query),
         count=count,
-        counted=f"{COUNTED_EXACTLY:,}+" if count > COUNTED_EXACTLY else number(count),
+        counted=_counted(count),
         key=secrets.token_hex(16),
     )
+
+
+def _counted(count: reading.Count) -> str:
+    if not count.n:
+        return "all"
+    return f"{number(count.n)}+" if count.more else number(count.n)
 
 
 async def act_on_all(action: bulk.Action, request: Request, caller: Caller) -> Response:

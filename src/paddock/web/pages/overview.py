@@ -69,6 +69,7 @@ async def _summary(request: Request, glance: Glance) -> dict[str, Any]:
         drained_at=standing.drained_at,
         retried_deliveries=glance.retried_deliveries,
         retried_since=glance.retried_since,
+        hanging=glance.hanging,
     )
     clauses = judged(facts)
     return {

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from paddock.api.errors import ApiError, not_found
 from paddock.api.job_json import masked
+from paddock.api.routes.schedules import check_owner
 from paddock.api.routes.submitting import check_kind
 from paddock.api.tokens import Caller
 from paddock.jobs import reading, schedules, timing
@@ -89,7 +90,7 @@ async def create(request: Request, caller: Caller) -> Response:
     asked = filled(dict(await request.form()))
     try:
         values = values_of(asked)
-        check_kind(plane_of(request), caller, asked.kind)
+        check_kind(plane_of(request), caller, asked.kind, values["payload"])
         made = await schedules.create(core, new_schedule(asked, values, caller.owner), actor=caller.actor)
     except (ApiError, Refused) as error:
         return await _show_form(request, caller, asked.refused(error), None)
@@ -105,9 +106,11 @@ async def change(request: Request, caller: Caller) -> Response:
     schedule = await _schedule(request)
     asked = filled({**dict(await request.form()), "name": schedule.name})
     try:
-        changes = changes_to(schedule, values_of(asked))
-        if "kind" in changes:
-            check_kind(plane_of(request), caller, asked.kind)
+        values = values_of(asked)
+        changes = changes_to(schedule, values)
+        if changes.keys() & {"kind", "payload"}:
+            check_kind(plane_of(request), caller, asked.kind, values["payload"])
+            check_owner(plane_of(request), caller, schedule, asked.kind)
         if changes:
             await schedules.update(plane_of(request).core, schedule.name, changes, actor=caller.actor)
     except (ApiError, Refused) as error:

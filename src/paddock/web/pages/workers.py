@@ -20,6 +20,7 @@ from paddock.jobs.overviews import WorkerSeen
 from paddock.jobs.running import Held, Lost
 from paddock.web import words
 from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.progress import reported
 
 MOST_HELD = 40
 MOST_RUNNING = 100
@@ -46,7 +47,7 @@ class Row:
         slots = max(self.seen.slots, len(self.held))
         if slots > MOST_TILES:
             return None
-        return [_share(held) for held in self.held] + [None] * (slots - len(self.held))
+        return [reported(held.report).filled for held in self.held] + [None] * (slots - len(self.held))
 
     @property
     def effect(self) -> str:
@@ -152,12 +153,6 @@ async def _gone(db: Database, workers: Sequence[WorkerSeen]) -> list[Gone]:
         )
         for worker in workers
     ]
-
-
-def _share(held: Held) -> float:
-    """Between 0 and 1; a job that does not say how far it is counts as half."""
-    percent = (held.report or {}).get("percent")
-    return min(100.0, max(0.0, float(percent))) / 100 if isinstance(percent, int | float) else 0.5
 
 
 def _summary(rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ import { toggleExact, toggleZone } from "./times.js";
 
 const ID_BEGINNING = /^0[0-9a-f-]{3,35}$/i;
 const ID = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
+const DUMP = /^export_\d{8}-\d{6}_[0-9a-z]{6}$/;
 const MOST = 12;
 const SEARCH_AFTER_MS = 150;
 const CHORD_MS = 1_200;
@@ -69,6 +70,7 @@ function found(query) {
   const words = query.toLowerCase().split(/\s+/);
   const matching = [...pages(), ...kindItems(), ...actions()].filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
   if (ID.test(query)) matching.unshift({ name: `Job ${query}`, note: "open", run: go(url(`/jobs/${query.toLowerCase()}`)) });
+  if (DUMP.test(query)) matching.unshift({ name: `Dump ${query}`, note: "open", run: go(url(`/dumps/${query}`)) });
   matching.push({ name: `Find “${query}” in jobs`, note: "id or error", run: go(url(`/jobs?${new URLSearchParams({ q: query })}`)) });
   return matching.slice(0, MOST);
 }

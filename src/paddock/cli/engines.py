@@ -1,0 +1,101 @@
+"""`paddock engines`: what runs the queries, and what there is to query."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from paddock.cli.connection import HERE, Connect, open_server
+from paddock.cli.errors import FAILED
+from paddock.cli.output import Column, Output, dump, field, show
+
+app = App(name="engines", help="What runs the queries.")
+
+Role = Annotated[str | None, Parameter(help="The engine role to work under (X-Use-Case-Id).")]
+
+
+@app.command(name="list")
+def list_engines(*, output: Output = "table", connect: Connect = HERE) -> int:
+    """List the engines your token may use."""
+    show(open_server(connect).get("/api/engines"), COLUMNS, output, name="name", none="No engines.")
+    return 0
+
+
+@app.command
+def check(engine: str, *, role: Role = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Connect to an engine, and say what works. Exits 1 unless all of it does.
+
+    Parameters
+    ----------
+    engine:
+        Its name.
+    """
+    server = open_server(connect)
+    findings = server.answer("GET", f"/api/engines/{engine}/check", role=role, timeout=60)["data"]["findings"]
+    show(findings, FINDINGS, output, name="what", none="Nothing was found.")
+    return 0 if all(finding["ok"] for finding in findings) else FAILED
+
+
+@app.command
+def browse(
+    engine: str,
+    *,
+    catalog: str | None = None,
+    schema: str | None = None,
+    table: str | None = None,
+    role: Role = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """List catalogs, then with --catalog its schemas, with --schema its tables, with --table its columns.
+
+    Parameters
+    ----------
+    engine:
+        Its name.
+    """
+    server = open_server(connect)
+    asked = {"catalog": catalog, "schema": schema, "table": table}
+    found = server.answer("GET", f"/api/engines/{engine}/browse", parameters=asked, role=role, timeout=60)["data"]
+    if "columns" in found:
+        show(found["columns"], DESCRIBED, output, name="name", none="No columns.")
+    else:
+        names: list[dict[str, Any]] = [{"name": name} for name in found["names"]]
+        show(names, (field("name", found["level"]),), output, name="name", none=f"No {found['level']}.")
+    return 0
+
+
+@app.command
+def describe(engine: str, sql: str, /, *, role: Role = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Show the columns a query would give, without running it.
+
+    Parameters
+    ----------
+    engine:
+        Its name.
+    sql:
+        The query.
+    """
+    server = open_server(connect)
+    found = server.answer("POST", f"/api/engines/{engine}/describe", body={"sql": sql}, role=role, timeout=60)["data"]
+    if output in ("json", "yaml"):
+        dump(found, output)
+    else:
+        show(found["columns"], DESCRIBED, output, name="name", none="No columns.")
+    return 0
+
+
+COLUMNS: Sequence[Column] = (
+    field("name"),
+    field("type"),
+    field("requires_role", "needs a role"),
+    field("unload"),
+    field("description", wide=True),
+)
+FINDINGS: Sequence[Column] = (
+    Column("", lambda finding: "ok" if finding["ok"] else "NOT OK"),
+    field("what"),
+    field("message", wide=True),
+    field("hint", wide=True),
+)
+DESCRIBED: Sequence[Column] = (field("name"), field("type"), field("native"), field("arrow", wide=True))

@@ -1,0 +1,386 @@
+"""`paddock mappings`: which query gives which nodes and edges, version by version."""
+
+import difflib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+from cyclopts import App, Parameter
+
+from paddock.cli.connection import HERE, Connect, Server, open_server
+from paddock.cli.errors import FAILED, NOT_FOUND, USAGE, CommandFailed, wrong_usage
+from paddock.cli.export import Engine, Role
+from paddock.cli.output import Column, Form, Item, Output, dump, facts, field, show, show_one
+from paddock.cli.wording import ago, duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from paddock.exports.mapping import Definition
+
+app = App(name="mappings", help="Which query gives which nodes and edges.")
+
+File = Annotated[Path, Parameter(name=["--file", "-f"], help="A mapping file (YAML); - is standard input.")]
+Version = Annotated[int | None, Parameter(help="The newest unless told.")]
+
+
+@app.command(name="list")
+def list_mappings(
+    *,
+    q: str | None = None,
+    owner: str | None = None,
+    limit: int = 100,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """List mappings, newest first.
+
+    Parameters
+    ----------
+    q:
+        Only those with this in their name or description.
+    owner:
+        Only theirs.
+    limit:
+        How many at most.
+    """
+    show(open_server(connect).pages("/api/mappings", limit, q=q, owner=owner), COLUMNS, output, none="No mappings.")
+    return 0
+
+
+@app.command(name="show")
+def show_mapping(mapping: str, /, *, version: Version = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Show a mapping; with -o yaml as the file that says it.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    """
+    server = open_server(connect)
+    path = _path(server, mapping)
+    _tell(server.get(path if version is None else f"{path}/versions/{version}"), output)
+    return 0
+
+
+@app.command
+def versions(mapping: str, /, *, output: Output = "table", connect: Connect = HERE) -> int:
+    """List the versions of a mapping, newest first.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    """
+    server = open_server(connect)
+    found = server.pages(f"{_path(server, mapping)}/versions", None)
+    show(found, VERSIONS, output, name="version", none="No versions.")
+    return 0
+
+
+@app.command
+def diff(
+    mapping: str,
+    /,
+    *,
+    before: Annotated[int | None, Parameter(name="--from", help="The version before --to unless told.")] = None,
+    after: Annotated[int | None, Parameter(name="--to", help="The newest unless told.")] = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Show what changed between two versions.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    """
+    server = open_server(connect)
+    found = server.get(f"{_path(server, mapping)}/diff", **{"from": before, "to": after})
+    if output in ("json", "yaml"):
+        dump(found, output)
+    else:
+        lines = list(difference(found))
+        sys.stdout.write("".join(f"{line}\n" for line in lines or ["No difference."]))
+    return 0
+
+
+@app.command
+def copy(
+    mapping: str, name: str, /, *, version: Version = None, output: Output = "table", connect: Connect = HERE
+) -> int:
+    """Make a mapping of your own from a version of another.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    name:
+        The copy's name.
+    """
+    server = open_server(connect)
+    body = {"name": name} | ({} if version is None else {"version": version})
+    _tell(server.make_work(f"{_path(server, mapping)}/copy", body), output)
+    return 0
+
+
+@app.command
+def delete(mapping: str, /, *, output: Output = "table", connect: Connect = HERE) -> int:
+    """Delete a mapping with all its versions; refused while there are snapshots of it.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    """
+    server = open_server(connect)
+    gone = server.delete(_path(server, mapping))
+    show_one(gone, output, person=lambda one: f"{one['name']} is deleted.")
+    return 0
+
+
+@app.command
+def validate(
+    mapping: str | None = None,
+    /,
+    *,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    version: Version = None,
+    engine: Engine = None,
+    role: Role = None,
+    catalog: str | None = None,
+    schema: str | None = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Ask the engine whether the queries give the columns that are declared. Exits 1 unless all do.
+
+    Parameters
+    ----------
+    mapping:
+        Its name or id.
+    file:
+        A mapping file (YAML) instead; nothing is saved.
+    engine:
+        Which engine; needed where there are several.
+    catalog:
+        The catalog that the queries mean, where the engine has some.
+    schema:
+        The schema that the queries mean, where the engine has some.
+    """
+    if (mapping is None) == (file is None):
+        raise wrong_usage("Give either a mapping or --file.")
+    asked = {"engine": engine, "catalog": catalog, "schema": schema, "version": version}
+    body = {name: value for name, value in asked.items() if value is not None}
+    server = open_server(connect)
+    if file is not None:
+        body |= _definition(_read(file)).dumped()
+        path = "/api/mappings/validate"
+    else:
+        path = f"{_path(server, str(mapping))}/validate"
+    answer = server.answer("POST", path, body=body, role=role, timeout=60)["data"]
+    if output in ("json", "yaml"):
+        dump(answer, output)
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in verdicts(answer)))
+    return 0 if answer["valid"] else FAILED
+
+
+@app.command
+def apply(
+    *,
+    file: File,
+    message: Annotated[str | None, Parameter(name=["--message", "-m"])] = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Make the mapping that a file says, or a new version of it; nothing where it says so already.
+
+    Parameters
+    ----------
+    message:
+        What changed, for whoever reads the versions; needed for a new version.
+    """
+    content = _read(file)
+    definition = _definition(content)
+    server = open_server(connect)
+    owner = server.get("/api/tokens/self")["owner"]
+    found = list(server.pages("/api/mappings", 1, name=content.get("name"), owner=owner)) if content.get("name") else []
+    wanted = {"description": "", "ttl": None, **content, **definition.dumped()}
+    if not found:
+        return _applied(server.make_work("/api/mappings", wanted), "made", output)
+    now = server.get(f"/api/mappings/{found[0]['id']}")
+    if _same(now, wanted):
+        return _applied(now, "unchanged", output)
+    if message is None:
+        raise wrong_usage(f"'{now['name']}' is different from the file: say what changed, with --message.")
+    body = {**wanted, "change_description": message, "based_on": now["latest"]}
+    return _applied(server.make_work(f"/api/mappings/{now['id']}/versions", body), "changed", output)
+
+
+def _applied(mapping: Item, what: str, output: Form) -> int:
+    show_one(mapping, output, person=lambda one: f"{one['name']}  version {one['version']}  {what}  {one['id']}")
+    return 0
+
+
+def _same(now: Item, wanted: Item) -> bool:
+    same = all(now[name] == wanted[name] for name in ("name", "description", "nodes", "edges"))
+    return same and _seconds(now["ttl"]) == _seconds(wanted["ttl"])
+
+
+def _seconds(ttl: str | None) -> float | None:
+    """The same time may be written in many ways."""
+    try:
+        return None if ttl is None else duration(ttl).total_seconds()
+    except ValueError as problem:
+        raise wrong_usage(f"ttl: {problem}") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from paddock.exports.yaml_form import BadFile, read
+
+    try:
+        return read(sys.stdin.read() if str(file) == "-" else file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise wrong_usage(f"{file} cannot be read: {problem}.") from None
+    except BadFile as bad:
+        raise wrong_usage(f"{file}: {bad}") from None
+
+
+def _definition(content: Item) -> "Definition":
+    """Checked here, so that a file's mistakes are all told before anything is asked."""
+    from pydantic import ValidationError
+
+    from paddock.exports.mapping import Definition, InvalidDefinition, checked
+
+    try:
+        return checked(
+            Definition.model_validate({name: content[name] for name in ("nodes", "edges") if name in content})
+        )
+    except ValidationError as invalid:
+        found = [(".".join(map(str, error["loc"])), error["msg"]) for error in invalid.errors(include_url=False)]
+    except InvalidDefinition as refused:
+        fields: Any = refused.details["fields"]
+        found = [(problem["field"], problem["message"]) for problem in fields]
+    told = "\n".join(f"  {name}: {message}" for name, message in found)
+    raise CommandFailed(f"The mapping is not valid:\n{told}", exit_code=USAGE)
+
+
+def find(server: Server, noun: str, name: str) -> str:
+    """The id of what somebody names by its id or name."""
+    try:
+        return str(UUID(name))
+    except ValueError:
+        found = list(server.pages(f"/api/{noun}s", 11, name=name))
+    if not found:
+        raise CommandFailed(f"There is no {noun} '{name}'.", exit_code=NOT_FOUND)
+    if len(found) > 1:
+        told = "\n".join(f"{one['id']}  {one['owner']}  {ago(one['created_at'])}" for one in found[:10])
+        raise wrong_usage(f"There is more than one {noun} '{name}': name it by its id.", told)
+    return str(found[0]["id"])
+
+
+def _path(server: Server, mapping: str) -> str:
+    return f"/api/mappings/{find(server, 'mapping', mapping)}"
+
+
+def _tell(mapping: Item, output: Form) -> None:
+    if output == "yaml":
+        from paddock.exports.yaml_form import write
+
+        sys.stdout.write(write(mapping))
+    else:
+        show_one(mapping, output, person=sheet)
+
+
+def sheet(mapping: Item) -> "RenderableType":
+    return facts(
+        [
+            ("name", mapping["name"]),
+            ("id", mapping["id"]),
+            ("description", mapping["description"]),
+            ("owner", mapping["owner"]),
+            ("version", f"{mapping['version']} of {mapping['latest']}"),
+            (
+                "changed",
+                f"{ago(mapping['version_created_at'])} by {mapping['created_by']}: {mapping['change_description']}",
+            ),
+            ("expires", ago(mapping["expires_at"]) if mapping["expires_at"] else None),
+            *(("node", _node(node)) for node in mapping["nodes"]),
+            *(("edge", _edge(edge)) for edge in mapping["edges"]),
+        ]
+    )
+
+
+def _node(node: Item) -> str:
+    columns = [node["primary_key"], *node["properties"]]
+    return f"{node['label']} ({', '.join(map(_column, columns))})"
+
+
+def _edge(edge: Item) -> str:
+    ends = f"{edge['from_node']} -{edge['type']}-> {edge['to_node']}"
+    return f"{ends} ({', '.join([edge['from_key'], edge['to_key'], *map(_column, edge['properties'])])})"
+
+
+def _column(declared: Item) -> str:
+    return f"{declared['name']} {declared['type']}"
+
+
+def difference(found: Item) -> Iterator[str]:
+    for section, noun, key in (("nodes", "node", "label"), ("edges", "edge", "type")):
+        part = found[section]
+        for entity in part["added"]:
+            yield f"+ {noun} {entity[key]}"
+        for entity in part["removed"]:
+            yield f"- {noun} {entity[key]}"
+        for change in part["changed"]:
+            yield f"~ {noun} {change[key]}"
+            yield from _changes(change, key)
+
+
+def _changes(change: Item, key: str) -> Iterator[str]:
+    for name, told in change.items():
+        if name == "properties":
+            yield from (f"    + {one['name']} {one['type']}" for one in told["added"])
+            yield from (f"    - {one['name']} {one['type']}" for one in told["removed"])
+            yield from (f"    ~ {one['name']} {one['from']} -> {one['to']}" for one in told["changed"])
+            if told["reordered"]:
+                yield f"    order: {', '.join(told['reordered']['to'])}"
+        elif name == "sql":
+            lines = difflib.unified_diff(told["from"].splitlines(), told["to"].splitlines(), lineterm="", n=1)
+            yield from (f"    {line}" for line in list(lines)[2:])
+        elif name == "primary_key":
+            yield f"    ~ key {' '.join(told['from'].values())} -> {' '.join(told['to'].values())}"
+        elif name != key:
+            yield f"    ~ {name} {told['from']} -> {told['to']}"
+
+
+def verdicts(answer: Item) -> Iterator[str]:
+    for entity in answer["entities"]:
+        yield f"{'✓' if entity['valid'] else '✗'} {entity['section'][:-1]} {entity['name']}"
+        if entity["error"] is not None:
+            yield f"    {entity['error']['message']} [{entity['error']['code']}]"
+            if entity["error"]["hint"]:
+                yield f"    {entity['error']['hint']}"
+        for one in entity["mismatches"]:
+            yield f"    {one['column']} ({one['field']}): expected {one['expected']}, found {one['found']}. {one['hint']}"
+
+
+COLUMNS: Sequence[Column] = (
+    field("id"),
+    field("name", wide=True),
+    Column("version", lambda mapping: str(mapping["version"]), right=True),
+    field("owner"),
+    Column("changed", lambda mapping: ago(mapping["updated_at"])),
+    field("description", wide=True),
+)
+VERSIONS: Sequence[Column] = (
+    Column("version", lambda version: str(version["version"]), right=True),
+    Column("made", lambda version: ago(version["created_at"])),
+    field("created_by", "by"),
+    Column("nodes", lambda version: str(version["nodes"]), right=True),
+    Column("edges", lambda version: str(version["edges"]), right=True),
+    field("change_description", "change", wide=True),
+)

@@ -1,0 +1,65 @@
+"""A dump as StarbaseDB's clients read it: camelCase, times `YYYY-MM-DD HH:MM:SS` in UTC, every key always there."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from paddock.config import Config
+from paddock.dumps.callbacks import download_url
+from paddock.dumps.dumps import Dump
+
+
+def dump_json(dump: Dump, config: Config, version: int = 1) -> dict[str, Any]:
+    status, error = shown(dump, version)
+    report = (dump.report or {}) if dump.live is not None else {}
+    completed = dump.live is None and dump.status == "completed"
+    tables = dump.tables if completed else None
+    return {
+        "jobId": dump.id,
+        "status": status,
+        "database": dump.database,
+        "format": dump.format,
+        "completedTables": report.get("tables_done", 0) if tables is None else len(tables),
+        "totalTables": report.get("tables_total") if tables is None else len(tables),
+        "currentTable": report.get("table"),
+        "rowsWritten": report.get("rows", 0) if not completed else dump.rows,
+        "bytesWritten": report.get("bytes", 0) if not completed else dump.size,
+        "percent": 100 if completed else report.get("percent", 0),
+        "etaSeconds": report.get("eta_seconds"),
+        "pointInTime": _time(dump.point_in_time if completed else report.get("point_in_time")),
+        "restarts": (dump.restarts if completed else report.get("restarts")) or 0,
+        "createdAt": _time(dump.created_at),
+        "completedAt": None if dump.live is not None else _time(dump.ended_at),
+        "errorMessage": error,
+        "owner": dump.owner,
+        "request": dump.request,
+        "fileName": dump.file_name if completed else None,
+        "fileBytes": dump.size if completed else None,
+        "digest": dump.digest if completed else None,
+        "partBytes": dump.part_size if completed else None,
+        "tables": tables,
+        "downloadUrl": download_url(dump.id, config) if completed else None,
+        "expiresAt": _time(dump.expires_at),
+        "schedule": dump.schedule,
+        "job": str(dump.live or dump.job_id),
+    }
+
+
+def shown(dump: Dump, version: int) -> tuple[str, str | None]:
+    """Status and error message. Older clients know of no cancelling, and must stop asking."""
+    status = dump.shown_status
+    if status == "cancelled" and version < 2:
+        return "failed", "Cancelled"
+    message = (dump.error or {}).get("message") if status in ("failed", "cancelled") else None
+    return status, message
+
+
+def _time(at: datetime | str | None) -> str | None:
+    """As a report may bring it, too."""
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            return None
+    if at is None:
+        return None
+    return f"{at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,132 @@
+"""The process that renders one streamed dump: `python -m paddock.dumps.child PARENT`.
+
+One line on standard input says which database and how; one line on standard output says that it begins, or why not, and
+after it come the bytes of the dump and nothing else. Whoever reads them takes them for whole only if this process ends
+with 0: what breaks later ends it with 1 and a word on standard error.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from typing import IO, Any, cast
+
+import orjson
+
+from paddock.dumps.composing import Composer
+from paddock.dumps.copies import Copies
+from paddock.dumps.model import DumpOptions, Format
+from paddock.dumps.settings import DATABASE, DatabaseSettings, FileDatabase, PostgresDatabase
+from paddock.dumps.source import Frozen
+from paddock.engines.children.sandbox import die_with
+from paddock.jobs.errors import InfrastructureError, TransientResourceError
+from paddock.jobs.model import JobId
+
+# Copies of streams lie beside those of jobs, under names that no job has.
+COPIES = "sync-"
+LOCK = "held"
+YOUNGEST = 60.0
+
+
+async def render(asked: dict[str, Any], out: IO[bytes]) -> int:
+    settings = DATABASE.validate_python(asked["settings"])
+    format, options = cast("Format", asked["format"]), DumpOptions.model_validate(asked["options"])
+    begun = False
+    try:
+        async with opened(settings, format, options) as frozen:
+            composer = Composer(frozen, format, options, single=asked["single"], about={"database": asked["database"]})
+            out.write(orjson.dumps({"begins": True}) + b"\n")
+            begun = True
+            async for chunk in composer.chunks():
+                out.write(chunk)
+                out.flush()
+    except (InfrastructureError, OSError) as problem:
+        if begun:
+            sys.stderr.write(f"{problem}\n")
+            return 1
+        out.write(orjson.dumps({"error": _told(problem)}) + b"\n")
+        out.flush()
+    return 0
+
+
+def _told(problem: InfrastructureError | OSError) -> dict[str, Any]:
+    if isinstance(problem, OSError):
+        message = f"The database cannot be copied: {problem.strerror or type(problem).__name__}."
+        return {"code": "source_unavailable", "message": message, "hint": None, "transient": True}
+    transient = isinstance(problem, TransientResourceError)
+    return {"code": problem.code, "message": problem.message, "hint": problem.hint, "transient": transient}
+
+
+@asynccontextmanager
+async def opened(settings: DatabaseSettings, format: Format, options: DumpOptions) -> AsyncIterator[Frozen]:
+    from paddock.dumps.running import file_source, live_source
+
+    if isinstance(settings, PostgresDatabase):
+        frozen = await live_source(settings).open(format, options, secrets.token_hex(8))
+        try:
+            yield frozen
+        finally:
+            await frozen.close()
+        return
+    source = file_source(settings)
+    with copied(settings) as target:
+        frozen = await source.open(target, await source.copy(target, _quietly), options)
+        try:
+            yield frozen
+        finally:
+            await frozen.close()
+
+
+async def _quietly(done: int, total: int) -> None:
+    """Nobody is told."""
+
+
+@contextmanager
+def copied(settings: FileDatabase) -> Iterator[Path]:
+    """A place for a copy that goes with this process. One that was killed leaves its own to the next."""
+    remove_abandoned(settings.copies)
+    copies = Copies(settings.copies, cast("JobId", f"{COPIES}{secrets.token_hex(8)}"))
+    lacking = copies.lacking(settings.path.stat().st_size, settings.work_bytes)
+    if lacking is not None:
+        raise TransientResourceError(f"There is no room for a copy: {lacking}.", code="no_room")
+    target = copies.place("copy", None)
+    lock = os.open(target.with_name(LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        flock(lock, LOCK_EX)
+        yield target
+    finally:
+        copies.remove()
+        os.close(lock)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Not what was made just now: its lock may not be held yet."""
+    for own in folder.glob(f"{COPIES}*"):
+        with suppress(OSError):
+            if time.time() - own.stat().st_mtime < YOUNGEST:
+                continue
+            lock = os.open(own / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                flock(lock, LOCK_EX | LOCK_NB)
+                shutil.rmtree(own, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def main() -> int:
+    die_with(int(sys.argv[1]))
+    asked = orjson.loads(sys.stdin.buffer.readline())
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0) as out:
+        # Whatever a library prints is not part of a dump.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        return asyncio.run(render(asked, out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

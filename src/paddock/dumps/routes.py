@@ -1,0 +1,301 @@
+"""`/export/...`: dumps as StarbaseDB's clients know them.
+
+Answers are {"result": ...}, errors {"error": "..."} (`paddock.api.errors`), times `YYYY-MM-DD HH:MM:SS` in UTC, and every
+key is always there. Who may not have a database sees neither it nor its dumps; that is asked at every request again.
+"""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paddock import tracing
+from paddock.api.auth import Asking
+from paddock.api.databases import databases_of, may_dump
+from paddock.api.documenting import Responses
+from paddock.api.errors import ApiError
+from paddock.api.guard import guarded_router
+from paddock.api.idempotency import KeyHeader, key_of
+from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, read_cursor, write_cursor
+from paddock.api.plane import Plane, ThePlane
+from paddock.api.tokens import EVERYTHING, Caller
+from paddock.dumps import downloading, dumps, syncing
+from paddock.dumps.answering import dump_json, shown
+from paddock.dumps.dumps import Dump, NewDump
+from paddock.dumps.model import DumpOptions, Format
+from paddock.dumps.request import DumpRequest, check_async, new_dump, refused, which
+from paddock.dumps.settings import databases_from
+
+router = guarded_router("dumps")
+
+EXAMPLE_ID = "export_20261116-093000_k3x9qa"
+STARTED_EXAMPLE: dict[str, Any] = {
+    "jobId": EXAMPLE_ID,
+    "status": "pending",
+    "statusUrl": f"/export/jobs/{EXAMPLE_ID}",
+    "estimatedTables": None,
+}
+STATUS_EXAMPLE: dict[str, Any] = {
+    "jobId": EXAMPLE_ID,
+    "status": "in_progress",
+    "database": "shop",
+    "format": "sql",
+    "completedTables": 3,
+    "totalTables": 12,
+    "currentTable": "orders",
+    "rowsWritten": 120_000,
+    "bytesWritten": 8_388_608,
+    "percent": 31.5,
+    "etaSeconds": 12,
+    "pointInTime": "2026-11-16 09:30:01",
+    "restarts": 0,
+    "createdAt": "2026-11-16 09:30:00",
+    "completedAt": None,
+    "errorMessage": None,
+    "owner": "ada",
+    "request": {"format": "sql", "database": "shop"},
+    "fileName": None,
+    "fileBytes": None,
+    "digest": None,
+    "partBytes": None,
+    "tables": None,
+    "downloadUrl": None,
+    "expiresAt": None,
+    "schedule": None,
+    "job": "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7",
+}
+
+Version = Annotated[int, Query(ge=1, le=2, description="2: a cancelled export is `cancelled` and not `failed`.")]
+
+
+def _documented(example: Any, *, status: int = 200, description: str = "Done.", **beside: Any) -> Responses:
+    def response(content: Any, description: str) -> dict[str, Any]:
+        return {"description": description, "content": {"application/json": {"example": content}}}
+
+    return {
+        status: response({"result": example, **beside}, description),
+        "default": response({"error": "Table 't' does not exist."}, "Refused; `X-Error-Code` is stable."),
+    }
+
+
+def _answer(result: Any, status: int = 200, headers: dict[str, str] | None = None, **beside: Any) -> Response:
+    content = orjson.dumps({"result": result, **beside}, default=str)
+    return Response(content, status, headers, media_type="application/json")
+
+
+@router.post(
+    "/export/dump",
+    status_code=202,
+    summary="Export a whole database, or a table of it, in the background",
+    responses=_documented(STARTED_EXAMPLE, status=202, description="Accepted; `statusUrl` tells how it goes on."),
+)
+async def start_dump(
+    request: Request, body: DumpRequest, plane: ThePlane, caller: Asking, key: KeyHeader = None
+) -> Response:
+    new = asked_dump(plane, caller, body)
+    idempotency = key_of(caller, "POST /export/dump", key, await request.json())
+    made = await dumps.create(plane.core, new, idempotency=idempotency)
+    own = f"/export/jobs/{made.id}"
+    started = {
+        "jobId": made.id,
+        "status": shown(made, version=1)[0],
+        "statusUrl": own,
+        "estimatedTables": await dumps.likely_tables(plane.core.db, new),
+    }
+    return _answer(started, 202, {"Location": own})
+
+
+def asked_dump(plane: Plane, caller: Caller, body: DumpRequest) -> NewDump:
+    """What a request becomes, if this caller may have it; the dashboard's form comes here too."""
+    config = plane.config
+    check_async(config, body)
+    if body.table is not None and body.tables:
+        raise ApiError(400, "invalid_export", "Name either `table` or `tables`.")
+    database = which(config, body.database, databases_of(config, caller))
+    shown = body.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"asynchronous", "callback_url"})
+    return new_dump(
+        config,
+        databases_from(config)[database],
+        database=database,
+        format=body.format,
+        options=body.options,
+        owner=caller.owner,
+        request={**shown, "database": database, "format": body.format},
+        callback_url=body.callback_url,
+        traceparent=tracing.inject(),
+    )
+
+
+TablePath = Annotated[str, Path(min_length=1, max_length=500)]
+Database = Annotated[str | None, Query(max_length=100, description="Needed where several are configured.")]
+
+
+def _streamed_example(media_type: str, example: str) -> Responses:
+    content = {media_type: {"example": example}}
+    return {**_documented({}), 200: {"content": content, "description": "The bytes, as they are made."}}
+
+
+@router.get(
+    "/export/dump",
+    summary="A small database as SQL, streamed",
+    responses=_streamed_example("application/x-sqlite3", "BEGIN TRANSACTION;…"),
+    response_class=Response,
+)
+async def stream_dump(plane: ThePlane, caller: Asking, database: Database = None) -> Response:
+    return _stream(plane, caller, database, "sql", DumpOptions(), "application/x-sqlite3", "database_dump.sql")
+
+
+@router.get(
+    "/export/json/{table}",
+    summary="A table as JSON, streamed",
+    responses=_streamed_example("application/json", '[{"id": 1}]'),
+    response_class=Response,
+)
+async def stream_json(table: TablePath, plane: ThePlane, caller: Asking, database: Database = None) -> Response:
+    return _stream(
+        plane, caller, database, "json", DumpOptions(tables=[table]), "application/json", f"{table}_export.json"
+    )
+
+
+@router.get(
+    "/export/csv/{table}",
+    summary="A table as CSV, streamed",
+    responses=_streamed_example("text/csv", "id,name"),
+    response_class=Response,
+)
+async def stream_csv(
+    table: TablePath,
+    plane: ThePlane,
+    caller: Asking,
+    database: Database = None,
+    csv_safe: Annotated[bool, Query(alias="csvSafe")] = False,
+) -> Response:
+    options = DumpOptions(tables=[table], csv_safe=csv_safe)
+    return _stream(plane, caller, database, "csv", options, "text/csv", f"{table}_export.csv")
+
+
+def _stream(
+    plane: Plane, caller: Caller, named: str | None, format: Format, options: DumpOptions, media_type: str, name: str
+) -> Response:
+    config = plane.config
+    database = which(config, named, databases_of(config, caller))
+    if not databases_from(config)[database].sync:
+        raise refused(
+            f"Database '{database}' is not streamed. {syncing.POST_INSTEAD}"
+            f" (sync = true in [dumps.databases.{database}] allows it.)",
+            code="not_streamed",
+        )
+    slot = syncing.SLOTS.take()
+    if slot is None:
+        raise ApiError(
+            429,
+            "too_many_streams",
+            f"{syncing.AT_ONCE} exports are being streamed already.",
+            hint=syncing.POST_INSTEAD,
+            headers={"Retry-After": "30"},
+        )
+    asked = {
+        "database": database,
+        "settings": config.dumps_databases[database],
+        "format": format,
+        "options": options.model_dump(mode="json"),
+        "single": bool(options.tables),
+    }
+    headers = {"Content-Disposition": downloading.disposition(name), "Cache-Control": "private, no-store"}
+    return syncing.Streamed(slot, asked, longest=config.dumps_sync_max_seconds, media_type=media_type, headers=headers)
+
+
+@router.get("/export/jobs", summary="Exports, newest first", responses=_documented([STATUS_EXAMPLE], nextCursor=None))
+async def list_dumps(
+    plane: ThePlane,
+    caller: Asking,
+    database: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+    v: Version = 1,
+) -> Response:
+    before: str | None = None if cursor is None else read_cursor(cursor, str)
+    found = await dumps.page(plane.core.db, _scope(plane, caller, database), before=before, limit=limit)
+    following = write_cursor(found[-1].id) if len(found) == limit else None
+    return _answer([dump_json(dump, plane.config, v) for dump in found], nextCursor=following)
+
+
+def _scope(plane: Plane, caller: Caller, database: str | None) -> list[str] | None:
+    """None: those of all databases, also of those that are configured no more."""
+    if database is not None:
+        return [database] if may_dump(plane.config, caller, database) else []
+    if caller.operator or EVERYTHING in caller.databases:
+        return None
+    return sorted({*databases_of(plane.config, caller), *caller.databases})
+
+
+@router.get("/export/jobs/{dump_id}", summary="One export", responses=_documented(STATUS_EXAMPLE))
+async def get_dump(dump_id: str, plane: ThePlane, caller: Asking, v: Version = 1) -> Response:
+    return _answer(dump_json(await visible(plane, caller, dump_id), plane.config, v))
+
+
+@router.delete(
+    "/export/jobs/{dump_id}",
+    summary="Cancel an export that runs, remove one that ended",
+    responses=_documented(
+        {"jobId": EXAMPLE_ID, "status": "deleted"}, description="`deleted`, or `cancelled` and still listed."
+    ),
+)
+async def delete_dump(dump_id: str, plane: ThePlane, caller: Asking) -> Response:
+    found = await visible(plane, caller, dump_id, deleting=True)
+    if not caller.sees(found.owner):
+        raise ApiError(403, "not_allowed", "Only its owner may cancel or remove this export.")
+    return _answer({"jobId": found.id, "status": await cancel_or_remove(plane, caller, found.id)})
+
+
+async def cancel_or_remove(plane: Plane, caller: Caller, id: str) -> str:
+    """What became of it. A job that ends by itself just now is no longer to be cancelled, and its dump goes."""
+    for _ in range(3):
+        live = await dumps.delete(plane.core, id, actor=caller.actor)
+        if live is None:
+            return "deleted"
+        if (await plane.core.cancel([live], actor=caller.actor))[live] == "cancelled":
+            return "cancelled"
+    raise ApiError(409, "export_busy", "The export is being started again and again.", hint="Ask once more.")
+
+
+Asked = Annotated[bool, Query(description="Answer with a link to the store, where it makes links; 5 minutes.")]
+
+
+@router.get(
+    "/export/jobs/{dump_id}/download",
+    summary="The file, with Range",
+    responses={
+        **_documented({}),
+        200: {"content": {"application/sql": {"example": "BEGIN TRANSACTION;…"}}, "description": "The bytes."},
+    },
+    response_class=Response,
+)
+async def download_dump(
+    request: Request, dump_id: str, plane: ThePlane, caller: Asking, redirect: Asked = False
+) -> Response:
+    found = await visible(plane, caller, dump_id)
+    return await downloading.download(
+        plane.config,
+        found,
+        asked=request.headers.get("range"),
+        if_range=request.headers.get("if-range"),
+        redirect=redirect,
+        head=request.method == "HEAD",
+    )
+
+
+router.head("/export/jobs/{dump_id}/download", include_in_schema=False)(download_dump)
+
+
+async def visible(plane: Plane, caller: Caller, id: str, *, deleting: bool = False) -> Dump:
+    found = await dumps.get(plane.core.db, id)
+    if (
+        found is None
+        or not may_dump(plane.config, caller, found.database)
+        or (found.status == "deleting" and not deleting)
+    ):
+        raise ApiError(404, "not_found", "Export job not found.")
+    return found

@@ -1,0 +1,32 @@
+"""What all ways to render a table share."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+# From here on a row is written in pieces.
+BIG = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`whole` is False where the last row goes on in the next chunk; it is counted when it is over."""
+
+    data: bytes
+    next: Any
+    rows: int
+    whole: bool = True
+
+
+class Renderer(Protocol):
+    """One table in one format. One caller at a time."""
+
+    def render(self, place: Any) -> Chunk:
+        """What comes after a place, None: from the first row; a pure function of the database, the format and it."""
+
+    def close(self) -> None: ...

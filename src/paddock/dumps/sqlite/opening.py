@@ -1,0 +1,35 @@
+"""A frozen copy, opened: nothing in it changes, and nothing of it is trusted."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from paddock.dumps.sqlite import schema, values
+from paddock.dumps.sqlite.schema import Schema
+
+
+def opened(path: Path) -> tuple[apsw.Connection, Schema]:
+    """`immutable`: no locks, no shared memory, no file beside it, also where the copy says that it has a log."""
+    connection = apsw.Connection(
+        f"file:{quote(str(path.absolute()))}?immutable=1",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
+    try:
+        # What the schema says is data: it may not call what has effects.
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        # A name that is not there is an error, never a string.
+        connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        connection.collation_needed(_stand_in)
+        found = schema.read(connection)
+        values.register(connection, found.codec)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection, found
+
+
+def _stand_in(connection: apsw.Connection, name: str) -> None:
+    """For a collation that only its application knows: enough to open what is sorted by it, never asked for an order."""
+    connection.create_collation(name, lambda one, two: (one > two) - (one < two))

@@ -1,0 +1,35 @@
+"""Where a chunk begins, as JSON: the key of the last row before it, typed, so that nothing of it is lost."""
+
+import base64
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+# A value of a key: text as the bytes that the database has of it.
+Value = int | float | bytes | str | None
+
+
+def pack(values: Sequence[Value], texts: Sequence[bool]) -> list[Any]:
+    return [_pack(value, text) for value, text in zip(values, texts, strict=True)]
+
+
+def _pack(value: Value, text: bool) -> Any:
+    if isinstance(value, bytes):
+        return ["t" if text else "b", base64.b64encode(value).decode()]
+    if isinstance(value, float):
+        return ["f", struct.pack(">d", value).hex()]
+    return value
+
+
+def unpack(packed: Sequence[Any]) -> list[tuple[str, Value]]:
+    """With the words to bind each by. Without `+` the cast would lend its affinity to the column it is compared with."""
+    return [_unpack(value) for value in packed]
+
+
+def _unpack(packed: Any) -> tuple[str, Value]:
+    if not isinstance(packed, list):
+        return "?", packed
+    kind, data = packed
+    if kind == "f":
+        return "?", struct.unpack(">d", bytes.fromhex(data))[0]
+    return ("+CAST(? AS TEXT)" if kind == "t" else "?"), base64.b64decode(data)

@@ -1,0 +1,1 @@
+"""Engines: what runs SQL. Each meets the rest of Paddock at Arrow record batches."""

@@ -1,0 +1,13 @@
+"""Names and texts as SQL writes them."""
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(literal(item) for item in value)}]"
+    if isinstance(value, int):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"

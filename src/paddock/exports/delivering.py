@@ -1,0 +1,207 @@
+"""From the managed store to a destination, only ever forward.
+
+The job saved the manifest of its sealed draft: that was the decision. From then on every turn does the same steps, each
+safe to repeat: copy the files under names that carry the job's id, write `_manifest.json` last, then take away what the
+manifest before it named. Whoever reads the destination's manifest sees the old files or the new ones, whole.
+The list of what goes is kept beside the draft before the old manifest is written over: a kill in between loses nothing.
+"""
+
+import asyncio
+from collections.abc import Set
+
+import orjson
+
+from paddock.exports.model import ExportPayload, Target
+from paddock.exports.workshop import Workshop
+from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.model import JsonObject
+from paddock.jobs.outcomes import Outcome, done
+from paddock.jobs.turn import Turn
+from paddock.storage.drafts import Manifest, read_manifest
+from paddock.storage.store import Store
+
+MANIFEST = "_manifest.json"
+PREVIOUS = "_previous.json"
+COPIES_AT_ONCE = 4
+# An id begins with the milliseconds in which it was made; what follows has no order.
+TIME_OF_ID = 13
+
+
+async def check(target: Target, workshop: Workshop) -> None:
+    """Before the query runs: a destination that would refuse the files is known now, not an hour later."""
+    store = workshop.destination(target.name)
+    found = await _names(store, target.prefix, most=1)
+    if not found:
+        return
+    if target.if_exists == "error":
+        raise PermanentRunnerError(
+            f"The destination {target.key} holds files already.",
+            code="destination_not_empty",
+            hint="Choose another prefix ({date} makes one for each day), or if_exists: replace.",
+        )
+    await _previous(store, target)
+
+
+async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
+    target, result = turn.payload.destination, turn.saved["sealed"]
+    assert target is not None
+    there = workshop.destination(target.name)
+    manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
+    turn.report(phase="copying to the destination", rows=result["rows"], bytes=result["bytes"])
+    names = _new_names(str(turn.id), manifest)
+    draft = result["manifest"].rpartition("/")[0]
+    if not await _is_ours(there, target, str(turn.id)):
+        await _check_not_superseded(turn, there, target)
+        await _remove_unfinished(there, target, names)
+        await _keep_previous(workshop.store, draft, there, target, set(names.values()))
+        await _copy(workshop.store, draft, there, target, names)
+        await _check_not_superseded(turn, there, target)
+        await there.put(f"{target.prefix}/{MANIFEST}", _manifest(turn, manifest, names))
+    await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
+    return done({**result, "destination": target.key})
+
+
+def _new_names(job: str, manifest: Manifest) -> dict[str, str]:
+    """Where each file goes; folders of partitions are kept."""
+    names = {}
+    for number, part in enumerate(manifest.files):
+        folder, slash, name = part.name.rpartition("/")
+        # What an engine wrote itself is Parquet, whatever it is called.
+        suffix = name.partition(".")[2] or "parquet"
+        names[part.name] = f"{folder}{slash}{job}-{number}.{suffix}"
+    return names
+
+
+async def _remove_unfinished(there: Store, target: Target, names: dict[str, str]) -> None:
+    """Half a file that an earlier turn was killed over: who reads whole folders would trip over it."""
+    await there.delete_unfinished(f"{target.prefix}/{name}" for name in (*names.values(), MANIFEST))
+
+
+async def _copy(store: Store, draft: str, there: Store, target: Target, names: dict[str, str]) -> None:
+    room = asyncio.Semaphore(COPIES_AT_ONCE)
+
+    async def one(name: str, new: str) -> None:
+        async with room:
+            size = await store.size(f"{draft}/{name}")
+            if size is not None and await there.size(f"{target.prefix}/{new}") == size:
+                return
+            await store.copy_to(f"{draft}/{name}", there, f"{target.prefix}/{new}")
+
+    async with asyncio.TaskGroup() as group:
+        for name, new in names.items():
+            group.create_task(one(name, new))
+
+
+def _manifest(turn: Turn[ExportPayload], manifest: Manifest, names: dict[str, str]) -> bytes:
+    files = [
+        {**part.facts, "name": names[part.name], "rows": part.rows, "bytes": part.bytes, "sha256": part.sha256}
+        for part in manifest.files
+    ]
+    totals = {"job": str(turn.id), "rows": manifest.rows, "bytes": manifest.bytes, "files": files}
+    return orjson.dumps({**manifest.facts, **totals})
+
+
+async def _is_ours(there: Store, target: Target, job: str) -> bool:
+    """An earlier turn of this very job got as far as the manifest."""
+    found = await _read_manifest(there, target)
+    return found is not None and found.get("job") == job
+
+
+async def _check_not_superseded(turn: Turn[ExportPayload], there: Store, target: Target) -> None:
+    """A worker that stood still past its lease may wake up here, when another has long ended its job and a later job
+    delivered to the same place: jobs of one destination follow each other by its lock, and their ids by time."""
+    found = await _read_manifest(there, target)
+    if found is not None and found["job"][:TIME_OF_ID] > str(turn.id)[:TIME_OF_ID]:
+        raise PermanentRunnerError(
+            f"A later export was delivered to {target.key} already.",
+            code="destination_superseded",
+            hint="Choose another prefix if the database's clock was set back; else nothing is wrong.",
+        )
+
+
+async def _keep_previous(store: Store, draft: str, there: Store, target: Target, ours: Set[str]) -> None:
+    previous = await _previous(there, target, ours) if target.if_exists == "replace" else []
+    await store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
+
+
+async def _previous(there: Store, target: Target, ours: Set[str] = frozenset()) -> list[str]:
+    """What the last delivery named. A prefix that Paddock did not write is not ours to replace; `ours` are copies that
+    an earlier turn of this job made."""
+    found = await _read_manifest(there, target)
+    if found is not None:
+        return [file["name"] for file in found["files"]]
+    if target.if_exists == "replace" and await _foreign(there, target, ours):
+        raise PermanentRunnerError(
+            f"The destination {target.key} holds files that Paddock did not write.",
+            code="destination_not_ours",
+            hint="Empty it, or choose another prefix.",
+        )
+    return []
+
+
+async def _foreign(there: Store, target: Target, ours: Set[str]) -> bool:
+    found = await _names(there, target.prefix, most=len(ours) + 1)
+    return any(name.removeprefix(f"{target.prefix}/") not in ours for name in found)
+
+
+def _is_manifest(found: object) -> bool:
+    """As far as it is read here: anybody may have written it."""
+    match found:
+        case {"job": str(), "files": [*files]}:
+            return all(isinstance(file, dict) and isinstance(file.get("name"), str) for file in files)
+        case _:
+            return False
+
+
+async def _read_manifest(there: Store, target: Target) -> JsonObject | None:
+    key = f"{target.prefix}/{MANIFEST}"
+    if await there.size(key) is None:
+        return None
+    try:
+        found = orjson.loads(await there.read(key))
+    except orjson.JSONDecodeError:
+        found = None
+    if not _is_manifest(found):
+        raise PermanentRunnerError(
+            f"The manifest at {target.key} is not one that Paddock wrote, or was changed since.",
+            code="destination_not_ours",
+            hint="Move it away, or choose another prefix.",
+        )
+    manifest: JsonObject = found
+    return manifest
+
+
+async def _remove_previous(store: Store, draft: str, there: Store, target: Target, keep: set[str]) -> None:
+    key = f"{draft}/{PREVIOUS}"
+    if await store.size(key) is None:
+        return
+    names = [name for name in orjson.loads(await store.read(key)) if name not in keep and ".." not in name]
+    await there.delete([f"{target.prefix}/{name}" for name in names])
+    await store.delete([key])
+
+
+async def undo(turn: Turn[ExportPayload], workshop: Workshop) -> None:
+    """After a cancel: copies that no manifest names go; a manifest that is there stays, and rolls forward to its end."""
+    target, result = turn.payload.destination, turn.saved["sealed"]
+    assert target is not None
+    if await workshop.store.size(result["manifest"]) is None:
+        return  # an earlier try of this cleanup got further than that
+    there = workshop.destination(target.name)
+    manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
+    job = str(turn.cleanup_of or turn.id)
+    names = _new_names(job, manifest)
+    if await _is_ours(there, target, job):
+        draft = result["manifest"].rpartition("/")[0]
+        await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
+    else:
+        await _remove_unfinished(there, target, names)
+        await there.delete([f"{target.prefix}/{name}" for name in names.values()])
+
+
+async def _names(store: Store, prefix: str, *, most: int) -> list[str]:
+    found = []
+    async for entry in store.list(f"{prefix}/"):
+        found.append(entry.key)
+        if len(found) >= most:
+            break
+    return found

@@ -1,0 +1,1 @@
+"""Record batches to files: Parquet, CSV, JSON Lines."""

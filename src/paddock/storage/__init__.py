@@ -1,0 +1,1 @@
+"""Object stores, and how output becomes real in them."""

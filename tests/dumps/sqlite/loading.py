@@ -1,0 +1,114 @@
+"""Dumping, loading back with the stock sqlite3 command, and comparing by type and bytes."""
+
+import csv
+import io
+import json
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from paddock.dumps.composing import Composer
+from paddock.dumps.model import DumpOptions, Format
+from paddock.dumps.settings import SqliteDatabase
+from paddock.dumps.source import Rows, Table
+from paddock.dumps.sqlite.quoting import name
+from paddock.dumps.sqlite.source import FrozenSqlite, SqliteSource
+
+AT = datetime(2026, 11, 16, 12, tzinfo=UTC)
+# A value as it is stored: its type, and its bytes.
+Stored = tuple[str, bytes]
+
+
+def made(path: Path, sql: str, *then: tuple[str, Sequence[Any]], encoding: str = "UTF-8") -> Path:
+    connection = apsw.Connection(str(path))
+    connection.pragma("encoding", encoding)
+    for _ in connection.execute(sql):
+        pass
+    for statement, bindings in then:
+        connection.execute(statement, bindings)
+    connection.close()
+    return path
+
+
+async def dumped(path: Path, format: Format = "sql", **options: Any) -> bytes:
+    source = SqliteSource(SqliteDatabase(type="sqlite", path=path))
+    frozen = await source.open(path, AT, DumpOptions(**options))
+    try:
+        return b"".join([chunk async for chunk in Composer(frozen, format, DumpOptions(**options)).chunks()])
+    finally:
+        await frozen.close()
+
+
+async def all_rows(frozen: FrozenSqlite, table: Table, format: Format) -> list[tuple[Any, Rows]]:
+    """Every chunk with its place; a place is what comes back from JSON."""
+    chunks = []
+    place = None
+    while True:
+        rows = await frozen.rows(table, format, place)
+        chunks.append((place, rows))
+        if rows.next is None:
+            return chunks
+        place = json.loads(json.dumps(rows.next))
+
+
+def loaded(script: bytes, into: Path) -> Path:
+    """By the command that people have, from a file, as they do. (`scripts` and CI install sqlite3.)"""
+    command = shutil.which("sqlite3")
+    assert command is not None, "The sqlite3 command is needed: install the package sqlite3."
+    done = subprocess.run([command, "-bail", str(into)], input=script, capture_output=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr[:2000]) == (0, b"")
+    return into
+
+
+def contents(
+    path: Path, prepare: Callable[[apsw.Connection], object] = lambda _: None
+) -> dict[str, list[list[Stored]]]:
+    """All rows of all tables that hold rows of their own, in the order of what they hold."""
+    connection = apsw.Connection(str(path))
+    prepare(connection)
+    tables = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema='main' AND type IN ('table','shadow') AND name!='sqlite_schema'"
+    ).fetchall()
+    found = {str(table): _rows(connection, str(table)) for (table,) in tables}
+    connection.close()
+    return found
+
+
+def _rows(connection: apsw.Connection, table: str) -> list[list[Stored]]:
+    columns = [row[0] for row in connection.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))]
+    wanted = ",".join(
+        f"typeof({it}),CASE WHEN {it}<'' THEN {it} ELSE CAST({it} AS BLOB) END"
+        for it in (name(str(c)) for c in columns)
+    )
+    rows: list[Any] = connection.execute(f"SELECT {wanted} FROM {name(table)} NOT INDEXED").fetchall()
+    return sorted([(row[at], _bytes(row[at + 1])) for at in range(0, len(row), 2)] for row in rows)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, float):
+        return struct.pack(">d", value)
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def schema(path: Path) -> list[Any]:
+    connection = apsw.Connection(str(path))
+    rows: list[Any] = connection.execute(
+        "SELECT type, name, tbl_name, CAST(sql AS BLOB) FROM sqlite_schema WHERE name!='sqlite_stat4' ORDER BY type, name"
+    ).fetchall()
+    connection.close()
+    return rows
+
+
+def parsed_json(data: bytes) -> Any:
+    """By Python's own reader, which must take every byte for UTF-8."""
+    return json.loads(data.decode())
+
+
+def parsed_csv(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")))

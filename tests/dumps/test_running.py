@@ -1,0 +1,245 @@
+"""A dump turn by turn: killed between any two steps it ends with the same file and leaves nothing else."""
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from paddock.dumps import running
+from paddock.dumps.model import DumpOptions, DumpPayload, Format
+from paddock.dumps.settings import DatabaseSettings
+from paddock.dumps.source import Rows, Table
+from paddock.dumps.workshop import DumpWorkshop
+from paddock.jobs.errors import StaleAttempt, TransientResourceError
+from paddock.jobs.outcomes import Again, Done, PermanentFailure
+from paddock.storage.failures import UploadGone
+from tests.dumps.frozen import InMemory, texts
+from tests.dumps.turning import CopiedDatabase, Job, Killed, configured, one_turn, to_its_end
+
+CONTENT = {"orders": texts(1500, 400), "lines": texts(700, 300), "empty": []}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shop.db").write_text(json.dumps(CONTENT))
+
+    def source(settings: DatabaseSettings) -> CopiedDatabase:
+        return CopiedDatabase(tmp_path / "shop.db")
+
+    monkeypatch.setattr(running, "file_source", source)
+    return tmp_path
+
+
+def new_job(id: str = "export_20261116-093000_abc123", **options: object) -> Job:
+    return Job(DumpPayload(dump_id=id, database="shop", options=DumpOptions.model_validate(options)))
+
+
+def files(place: Path) -> list[str]:
+    store = place / "store"
+    return sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
+
+
+def copies(place: Path) -> list[Path]:
+    return [path for path in place.glob(".shop.db.dumps/*/*") if path.is_file()]
+
+
+async def expected(place: Path) -> bytes:
+    """What nobody disturbed."""
+    workshop = DumpWorkshop(configured(place, object_store=str(place / "other store")))
+    finished = await to_its_end(new_job(), workshop)
+    return (place / "other store" / finished.key).read_bytes()
+
+
+async def test_a_dump_is_one_file_and_leaves_nothing_else(place: Path) -> None:
+    job = new_job()
+    finished = await to_its_end(job, DumpWorkshop(configured(place)))
+    assert files(place) == [finished.key]
+    assert finished.key.startswith("exports/dump_20261116-093000_abc123/")
+    assert finished.key.endswith(".sql")
+    assert finished.size == (place / "store" / finished.key).stat().st_size
+    assert finished.tables == {"orders": 1500, "lines": 700, "empty": 0}
+    assert (finished.rows, finished.restarts, finished.point_in_time) == (2200, 0, "2026-11-16T09:30:15.250Z")
+    assert not copies(place)
+    said = job.reports[-1]
+    assert (said["phase"], said["tables_total"], said["rows"]) == ("completing", 3, 2200)
+
+
+async def test_it_gives_way_and_goes_on(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    outcome = await one_turn(job, workshop)
+    assert outcome == Again(timedelta(milliseconds=100))
+    finished = await to_its_end(job, workshop)
+    assert job.attempt > 5
+    assert (place / "store" / finished.key).read_bytes() == await expected(place)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["not saved", "saved"])
+async def test_killed_at_every_save_it_makes_the_same_file_and_leaves_nothing(place: Path, saved: bool) -> None:
+    """Each save in turn is the last thing that a process does, or the first that it does not."""
+    whole = await expected(place)
+    workshop = DumpWorkshop(configured(place))
+    undisturbed = new_job()
+    await to_its_end(undisturbed, workshop)
+    assert undisturbed.saves > 8
+    for number in range(1, undisturbed.saves + 1):
+        shutil.rmtree(place / "store")
+        job = new_job()
+        job.dies_at, job.dies_saved = number, saved
+        with pytest.raises(Killed):
+            await one_turn(job, workshop)
+        finished = await to_its_end(job, workshop)
+        assert (place / "store" / finished.key).read_bytes() == whole, number
+        assert files(place) == [finished.key], number
+        assert not copies(place), number
+
+
+async def test_without_its_copy_it_begins_anew(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    await one_turn(job, workshop)
+    shutil.rmtree(place / ".shop.db.dumps")
+    (place / "shop.db").write_text(json.dumps({"orders": texts(10)}))
+    finished = await to_its_end(job, workshop)
+    assert (finished.restarts, finished.tables) == (1, {"orders": 10})
+    assert files(place) == [finished.key]
+
+
+async def test_an_upload_that_somebody_aborted_is_begun_anew(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    await one_turn(job, workshop)
+    assert await workshop.parts.abort(job.payload.prefix) == 1
+    with pytest.raises(UploadGone):
+        await one_turn(job, workshop)
+    finished = await to_its_end(job, workshop)
+    assert finished.restarts == 1
+    assert (place / "store" / finished.key).read_bytes()[-2000:] == (await expected(place))[-2000:]
+    assert files(place) == [finished.key]
+
+
+async def test_a_late_twin_changes_nothing(place: Path) -> None:
+    """It wakes when the other has long ended, and goes on as if nothing had happened."""
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    await one_turn(job, workshop)
+    twin = job.turn()
+    finished = await to_its_end(job, workshop)
+    before = (place / "store" / finished.key).read_bytes()
+    with pytest.raises((StaleAttempt, UploadGone)):
+        await running.run(twin, workshop)
+    assert (place / "store" / finished.key).read_bytes() == before
+    assert files(place) == [finished.key]
+    assert not copies(place)
+
+
+async def test_cleanup_removes_all_that_was_begun_and_nothing_of_a_retry(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job, retry = new_job(), new_job()
+    await one_turn(job, workshop)
+    await one_turn(retry, workshop)
+    await running.clean(job.turn(cleanup=True), workshop)
+    assert [path.parent.name for path in copies(place)] == [str(retry.id)] * 2
+    finished = await to_its_end(retry, workshop)
+    assert finished.restarts == 0
+    assert files(place) == [finished.key]
+
+
+async def test_no_room_for_a_copy_is_waited_for_and_said(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, database={"work_bytes": 10}))
+    job = new_job()
+    outcome = await one_turn(job, workshop)
+    assert outcome == Again(timedelta(seconds=30))
+    assert job.reports[-1]["phase"] == "waiting"
+    assert "work_bytes allows 10" in job.reports[-1]["reason"]
+    assert isinstance(await one_turn(job, DumpWorkshop(configured(place))), Done | Again)
+
+
+class LiveDatabase:
+    """A `LiveSource` whose snapshot is lost after so many chunks, in each of the first so many turns."""
+
+    def __init__(self, losses: int = 0, after: int = 20) -> None:
+        self.losses, self.after = losses, after
+        self.opened: list[str] = []
+
+    async def open(self, format: Format, options: DumpOptions, draft: str) -> InMemory:
+        self.opened.append(draft)
+        frozen = InMemory(CONTENT, chunk_rows=50)
+        if len(self.opened) > self.losses:
+            return frozen
+        given = frozen.rows
+
+        async def rows(table: Table, format: Format, place: object) -> Rows:
+            if len(frozen.rendered) >= self.after:
+                raise TransientResourceError("The connection was lost.", code=running.LOST)
+            return await given(table, format, place)
+
+        frozen.rows = rows  # type: ignore[method-assign]
+        return frozen
+
+
+@pytest.fixture
+def live(place: Path, monkeypatch: pytest.MonkeyPatch) -> LiveDatabase:
+    source = LiveDatabase()
+    monkeypatch.setattr(running, "live_source", lambda settings: source)
+    monkeypatch.setattr(running, "STORE_PAUSE", 0.0)
+    return source
+
+
+def on_postgres(place: Path) -> DumpWorkshop:
+    database = {"type": "postgres", "url": "postgresql://somewhere/shop"}
+    return DumpWorkshop(configured(place, dumps_databases=json.dumps({"shop": database})))
+
+
+async def test_a_lost_snapshot_begins_a_new_draft_and_leaves_nothing_of_the_old(
+    place: Path, live: LiveDatabase
+) -> None:
+    live.losses = 2
+    finished = await to_its_end(new_job(), on_postgres(place))
+    assert (finished.restarts, len(set(live.opened))) == (2, 3)
+    assert finished.tables == {"orders": 1500, "lines": 700, "empty": 0}
+    assert files(place) == [finished.key]
+
+
+async def test_a_snapshot_that_is_lost_again_and_again_is_said(place: Path, live: LiveDatabase) -> None:
+    live.losses = 10
+    job, workshop = new_job(), on_postgres(place)
+    for _ in range(4):
+        assert isinstance(await one_turn(job, workshop), Again)
+    outcome = await one_turn(job, workshop)
+    assert isinstance(outcome, PermanentFailure)
+    assert outcome.error.code == "snapshot_lost"
+    assert len(live.opened) == 4
+    await running.clean(job.turn(cleanup=True), workshop)
+    assert files(place) == []
+
+
+async def test_a_store_that_is_away_is_waited_for_with_the_snapshot_held(place: Path, live: LiveDatabase) -> None:
+    workshop = on_postgres(place)
+    given, failures = workshop.parts.send, iter(range(3))
+
+    async def send(key: str, upload: str, number: int, offset: int, data: bytes) -> str:
+        if number == 2 and next(failures, None) is not None:
+            raise TransientResourceError("No answer.", code="store_unavailable")
+        return await given(key, upload, number, offset, data)
+
+    workshop.parts.send = send  # type: ignore[method-assign]
+    job = new_job()
+    finished = await to_its_end(job, workshop)
+    assert (finished.restarts, len(live.opened)) == (0, 1)
+    assert job.logged == ["The store is away; waiting for it."] * 3
+    # The last line names the source's type.
+    made = (place / "store" / finished.key).read_bytes()
+    assert made.splitlines()[:-1] == (await expected(place)).splitlines()[:-1]
+
+
+async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:
+    job, workshop = new_job(), on_postgres(place)
+    job.dies_at = 5
+    with pytest.raises(Killed):
+        await one_turn(job, workshop)
+    finished = await to_its_end(job, workshop)
+    assert (finished.restarts, len(live.opened)) == (1, 2)
+    assert files(place) == [finished.key]

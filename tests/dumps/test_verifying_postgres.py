@@ -1,0 +1,151 @@
+"""Dumps of PostgreSQL are loaded into a server of their own, with little power, and counted there."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from paddock.db.embedded import embedded_postgres
+from paddock.dumps.composing import TRAILER
+from paddock.dumps.compressing import compressed
+from paddock.dumps.verifying.checking import verify
+from paddock.dumps.verifying.findings import Findings, NotWhole
+
+pytestmark = pytest.mark.slow
+
+SHOP = """
+CREATE ROLE alice;
+CREATE SCHEMA app AUTHORIZATION alice;
+CREATE TABLE app.orders(id serial PRIMARY KEY, note text);
+INSERT INTO app.orders(note) SELECT E'\\\\.\\n' || i FROM generate_series(1, 5000) i;
+ALTER TABLE app.orders OWNER TO alice;
+CREATE TABLE p(k int, v json) PARTITION BY LIST (k);
+CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);
+INSERT INTO p SELECT 1, '{}' FROM generate_series(1, 10);
+CREATE TABLE "We.ird"(x text);
+INSERT INTO "We.ird" VALUES ('a'), (NULL);
+ALTER TABLE "We.ird" ENABLE ROW LEVEL SECURITY;
+ALTER TABLE "We.ird" FORCE ROW LEVEL SECURITY;
+CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $$ SELECT '
+COPY public.p1 (k) FROM stdin;
+1' $$;
+"""
+ROWS = {"app.orders": 5000, "p1": 10, '"We.ird"': 2}
+
+
+@dataclass(frozen=True)
+class Dumps:
+    """What pg_dump wrote of the database above."""
+
+    sql: bytes
+    rows_only: bytes
+    custom: bytes
+
+
+@pytest.fixture(scope="module")
+def dumps() -> Iterator[Dumps]:
+    folder = Path(tempfile.mkdtemp(prefix="paddock-test-"))
+    folder.chmod(0o711)
+    try:
+        yield asyncio.run(_dumps(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _dumps(folder: Path) -> Dumps:
+    async with embedded_postgres(folder / "server") as server:
+        connection = await asyncpg.connect(server.dsn)
+        await connection.execute(SHOP)
+        await connection.close()
+
+        def written(*options: str) -> bytes:
+            command = [str(server.programs / "pg_dump"), f"--dbname={server.dsn}", *options]
+            return subprocess.run(command, capture_output=True, check=True).stdout
+
+        return Dumps(written(), written("--data-only"), written("--format=custom"))
+
+
+def ended(sql: bytes, tables: dict[str, int]) -> bytes:
+    facts = {"tables": tables, "parts": 0, "partSize": 0, "digest": "", "pointInTime": "2026-11-16T09:30:15.250Z"}
+    return sql + TRAILER + json.dumps(facts).encode() + b"\n"
+
+
+def look(folder: Path, content: bytes, name: str = "shop.sql") -> Findings:
+    path = folder / name
+    path.write_bytes(content)
+    return verify(path, lambda done, total: None)
+
+
+def rows(found: Findings) -> dict[str, int | None]:
+    return {table.table: table.rows for table in found.tables}
+
+
+def test_sql_is_loaded_and_counted_in_spite_of_roles_and_row_security(dumps: Dumps, tmp_path: Path) -> None:
+    found = look(tmp_path, compressed(ended(dumps.sql, ROWS), "zstd"))
+
+    assert found.ok, found
+    assert rows(found) == ROWS
+    assert found.format == "sql (postgres)"
+    assert found.notes == []
+
+
+def test_a_missing_row_and_what_does_not_load_are_differences(dumps: Dumps, tmp_path: Path) -> None:
+    changed = dumps.sql.replace(b"1\t{}\n", b"", 1).replace(b'CREATE TABLE public."We.ird"', b"CREATE NONSENSE")
+    found = look(tmp_path, ended(changed, ROWS))
+
+    assert {table.table: table.ok for table in found.tables} == {"app.orders": True, "p1": False, '"We.ird"': False}
+    assert any("NONSENSE" in note for note in found.notes)
+
+
+def test_a_file_runs_no_program(dumps: Dumps, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    hostile = f"""
+\\! touch {tmp_path}/by-psql
+\\o {tmp_path}/by-output
+COPY (SELECT 1) TO PROGRAM 'touch {tmp_path}/by-server';
+COPY (SELECT 1) TO '{tmp_path}/by-copy';
+RESET SESSION AUTHORIZATION;
+SET ROLE paddock;
+COPY (SELECT 1) TO PROGRAM 'touch {tmp_path}/by-server';
+\\unrestrict guessed
+\\! touch {tmp_path}/by-psql
+SELECT 1;
+"""
+    found = look(tmp_path, ended(dumps.sql + hostile.encode(), ROWS))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["shop.sql"]
+    assert found.ok
+    assert any("permission denied" in note for note in found.notes)
+
+
+def test_rows_without_tables_are_counted_in_the_file(dumps: Dumps, tmp_path: Path) -> None:
+    found = look(tmp_path, ended(dumps.rows_only, ROWS))
+
+    assert found.ok
+    assert rows(found) == ROWS
+    assert "only rows" in found.notes[0]
+    assert not look(tmp_path, ended(dumps.rows_only.replace(b"1\t{}\n", b"", 1), ROWS)).ok
+
+
+def test_the_custom_format_is_restored_and_counted(dumps: Dumps, tmp_path: Path) -> None:
+    found = look(tmp_path, dumps.custom, "shop.dump")
+
+    assert found.ok, found
+    assert rows(found) == ROWS
+    with pytest.raises(NotWhole, match="cut short or changed"):
+        look(tmp_path, dumps.custom[: len(dumps.custom) // 2], "shop.dump")
+
+
+def test_nothing_of_the_scratch_server_stays(dumps: Dumps, tmp_path: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("paddock-verify-*"))
+
+    look(tmp_path, ended(dumps.sql, ROWS))
+
+    assert set(Path(tempfile.gettempdir()).glob("paddock-verify-*")) <= before

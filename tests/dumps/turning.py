@@ -1,0 +1,122 @@
+"""Turns of a dump, played without a control plane: what was saved stays, everything else dies with the process."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from paddock.config import Config, load
+from paddock.dumps import running
+from paddock.dumps.model import DumpOptions, DumpPayload, Finished
+from paddock.dumps.source import Frozen, Progress
+from paddock.dumps.workshop import DumpWorkshop
+from paddock.jobs.errors import StaleAttempt
+from paddock.jobs.model import AttemptId, JobId, JsonObject
+from paddock.jobs.outcomes import Again, Done, Outcome
+from paddock.jobs.turn import Turn
+from tests.dumps.frozen import AT, InMemory
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing in a handler may catch it, as nothing catches SIGKILL."""
+
+
+class Job:
+    """A job between its turns, and a `TurnLink` for each of them."""
+
+    def __init__(self, payload: DumpPayload) -> None:
+        self.id = uuid4()
+        self.payload = payload
+        self.saved: JsonObject | None = None
+        self.saves = 0
+        self.reports: list[JsonObject] = []
+        self.logged: list[str] = []
+        # Which save kills the process, and whether that is after it was taken.
+        self.dies_at = 0
+        self.dies_saved = False
+        self.attempt = 0
+
+    def turn(self, *, cleanup: bool = False) -> Turn[DumpPayload]:
+        self.attempt += 1
+        return Turn(
+            id=JobId(uuid4() if cleanup else self.id),
+            attempt_id=AttemptId(UUID(int=self.attempt)),
+            kind=f"dump:{self.payload.database}",
+            payload=self.payload,
+            saved=None if self.saved is None else json.loads(json.dumps(self.saved)),
+            owner="ada",
+            link=_Line(self, self.attempt),
+            cleanup_of=JobId(self.id) if cleanup else None,
+        )
+
+
+class _Line:
+    def __init__(self, job: Job, attempt: int) -> None:
+        self._job, self._attempt = job, attempt
+
+    async def save(self, state: JsonObject) -> None:
+        self.save_blocking(state)
+
+    def save_blocking(self, state: JsonObject) -> None:
+        if self._attempt != self._job.attempt:
+            raise StaleAttempt
+        self._job.saves += 1
+        dies = self._job.saves == self._job.dies_at
+        if dies and not self._job.dies_saved:
+            raise Killed
+        self._job.saved = json.loads(json.dumps(state))
+        if dies:
+            raise Killed
+
+    def report(self, progress: JsonObject) -> None:
+        self._job.reports.append(progress)
+
+    def log(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
+        self._job.logged.append(message)
+
+
+class CopiedDatabase:
+    """A `FileSource` whose content is a JSON file: what it copies is what a real one would."""
+
+    def __init__(self, path: Path, chunk_rows: int = 50) -> None:
+        self._path, self._chunk_rows = path, chunk_rows
+
+    async def copy(self, target: Path, progress: Progress) -> datetime:
+        content = self._path.read_bytes()
+        await progress(0, len(content))
+        target.write_bytes(content)
+        await progress(len(content), len(content))
+        return AT
+
+    async def open(self, copy: Path, point_in_time: datetime, options: DumpOptions) -> Frozen:
+        return InMemory(json.loads(copy.read_bytes()), chunk_rows=self._chunk_rows)
+
+
+def configured(folder: Path, **more: Any) -> Config:
+    database = {"type": "sqlite", "path": str(folder / "shop.db"), **more.pop("database", {})}
+    return load(
+        {},
+        folder,
+        {
+            "data": folder / "data",
+            "object_store": str(folder / "store"),
+            "dumps_databases": json.dumps({"shop": database}),
+            "dumps_part_bytes": 64 << 10,
+            **more,
+        },
+    )
+
+
+async def to_its_end(job: Job, workshop: DumpWorkshop, turns: int = 500) -> Finished:
+    for _ in range(turns):
+        outcome = await one_turn(job, workshop)
+        if isinstance(outcome, Done):
+            return Finished.model_validate(outcome.result)
+        assert isinstance(outcome, Again), outcome
+    raise AssertionError("It never ends.")
+
+
+async def one_turn(job: Job, workshop: DumpWorkshop) -> Outcome:
+    return await running.run(job.turn(), workshop)

@@ -1,0 +1,67 @@
+"""Engines by name: what the configuration says, and what other packages add."""
+
+from pathlib import Path
+
+import pytest
+
+from paddock.config import Config, ConfigError, load
+from paddock.engines.registry import Engines, settings_from
+from paddock.engines.settings import DuckdbSettings, TrinoSettings
+from paddock.jobs.errors import PermanentRunnerError
+
+
+def test_without_a_word_there_is_duckdb_in_the_folder_where_it_runs() -> None:
+    [(name, settings)] = settings_from(Config()).items()
+
+    assert name == "duckdb"
+    assert isinstance(settings, DuckdbSettings)
+    assert settings.roots == (Path(),)
+
+
+def test_paths_start_at_the_file_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "paddock.toml").write_text('[engines.app]\ntype = "sqlite"\npath = "here/app.db"\n')
+
+    settings = settings_from(load({}, tmp_path))["app"]
+
+    assert getattr(settings, "path") == tmp_path / "here" / "app.db"  # noqa: B009  of one type among several
+
+
+def test_the_older_variables_make_an_engine(tmp_path: Path) -> None:
+    told = {"STARBURST_URL": "https://sb:443", "STARBURST_USER": "me", "STARBURST_PASSWORD": "hush"}
+
+    settings = settings_from(load(told, tmp_path))["starburst"]
+
+    assert isinstance(settings, TrinoSettings)
+    assert (settings.url, settings.user, settings.requires_role) == ("https://sb:443", "me", True)
+    assert "hush" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({"type": "oracle"}, "engines.x"),
+        ({"type": "sqlite"}, "engines.x.path"),
+        ({"type": "trino", "url": "http://t", "pasword_env": "P"}, "engines.x.pasword_env"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(table: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        settings_from(Config(engines={"x": table}))
+
+
+def test_an_engine_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(PermanentRunnerError, match="no engine 'nonesuch'"):
+        Engines.from_config(Config())["nonesuch"]
+
+
+def test_another_package_brings_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "oracle_engine.py").write_text("def make(name, settings):\n    return (name, settings.host)\n")
+    installed = tmp_path / "oracle_engine-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: oracle-engine\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[paddock.engines]\noracle = oracle_engine:make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    engines = Engines.from_config(Config(engines={"old": {"type": "oracle", "host": "db"}}))
+
+    assert engines["old"] == ("old", "db")  # type: ignore[comparison-overlap]

@@ -1,0 +1,87 @@
+"""Whoever cancels an export finds nothing of it afterwards: no draft, no process, no half of a delivery, no lock."""
+
+import pyarrow as pa
+import pytest
+
+from tests.exports.crash_scene import BACKWARDS, Scene, engine_children, kills
+
+pytestmark = pytest.mark.slow
+
+
+async def test_cancelled_while_it_streams(scene: Scene) -> None:
+    scene.plan("hold uploaded 1")
+    async with scene.working():
+        export = await scene.export(to="daily")
+        await scene.held()
+        assert len(engine_children()) == 1
+        assert scene.managed()
+
+        await scene.cancel(export)
+        assert (await scene.cleaned(export)).status == "completed"
+
+        assert engine_children() == []
+        assert scene.scratch() == set()
+    await scene.sees_nothing(export)
+    assert (await scene.look(export)).status == "cancelled"
+    assert scene.managed() == set()
+    assert scene.at_destination("daily") == set()
+    assert await scene.locks() == []
+
+
+async def test_cancelled_after_the_decision(scene: Scene, expected: pa.Table) -> None:
+    async with scene.working():
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        before = await scene.rows(earlier)
+        scene.plan("hold copied 1")
+        export = await scene.export(to="daily", if_exists="replace")
+        await scene.held()
+        assert scene.at_destination("daily") > scene.named_at_destination("daily")
+
+        await scene.cancel(export)
+        assert (await scene.cleaned(export)).status == "completed"
+        await scene.sees_nothing(export)
+        assert scene.in_place(before)
+        assert scene.at_destination("daily") == scene.named_at_destination("daily")
+        assert scene.managed() == await scene.named(earlier)
+
+        again = await scene.completed(await scene.export(to="daily", if_exists="replace"))
+    assert scene.in_place(expected)
+    assert scene.at_destination("daily") == scene.named_at_destination("daily")
+    assert scene.managed() == await scene.named(earlier, again)
+
+
+async def test_cancelled_after_the_destinations_manifest(scene: Scene, expected: pa.Table) -> None:
+    """What readers may have seen already stays, whole: only the old files still go."""
+    async with scene.working():
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        scene.plan("hold delivered 1")
+        export = await scene.export(to="daily", if_exists="replace")
+        await scene.held()
+        await scene.cancel(export)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    await scene.sees_nothing(export)
+    assert scene.in_place(expected)
+    assert scene.at_destination("daily") == scene.named_at_destination("daily")
+    assert scene.managed() == await scene.named(earlier)
+    assert await scene.locks() == []
+
+
+async def test_a_cleanup_killed(scene: Scene) -> None:
+    scene.plan(*kills(["copying", "undone", "discarded", "cleaned"]))
+    async with scene.working():
+        export = await scene.export(to="daily", if_exists="replace")
+        await scene.crashed(export.job_id, 1)
+        assert scene.at_destination("daily")
+        await scene.cancel(export)
+        cleanup = await scene.cleanup_of(export)
+        for number in (1, 2, 3):
+            await scene.crashed(cleanup, number)
+            assert await scene.locks() == ["destination:lake:daily"]
+            await scene.run_now(cleanup)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    assert scene.planned() == 0
+    assert scene.at_destination("daily") == set()
+    assert scene.managed() == set()
+    assert await scene.locks() == []

@@ -1,0 +1,270 @@
+"""No point at which an export dies loses, doubles or half shows anything. The processes are real, and so is SIGKILL.
+
+Each test kills several runners in a row: whatever one of them left, the next begins with it.
+"""
+
+import random
+import signal
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from paddock.exports.plain import Export
+from paddock.jobs import rescuing
+from paddock.jobs.model import JobId
+from tests.conftest import DatabaseClock
+from tests.exports.crash_scene import BACKWARDS, Scene, kills, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("claimed", "draft_saved", "started", "opened"),
+        ("written", "uploading", "uploaded", "written 2"),
+        ("streamed", "sealing", "creating_manifest", "sealed", "returned"),
+    ],
+    ids="-".join,
+)
+async def test_an_export_killed(points: Sequence[str], scene: Scene, expected: pa.Table) -> None:
+    scene.plan(*kills(points))
+    drafts = []
+    async with scene.working():
+        export = await scene.export()
+        for number, _ in enumerate(points, 1):
+            dead = await scene.crashed(export.job_id, number)
+            drafts.append((dead.saved or {}).get("draft"))
+            await scene.sees_nothing(export)
+            await scene.run_now(export.job_id)
+        done = await scene.completed(export)
+        assert scene.scratch() == set()
+
+    assert scene.planned() == 0
+    job = await scene.job(export.job_id)
+    assert job.turn_count == len(points) + 1
+    assert len({*drafts, job.result["draft"]}) == len(points) + 1
+    assert (await scene.rows(done)).equals(expected)
+    assert (done.rows, done.files) == (expected.num_rows, 4)
+    await scene.collect()
+    assert scene.managed() == await scene.named(done)
+
+
+async def roll_forward(scene: Scene, points: Sequence[str], *, if_exists: str, before: pa.Table | None) -> Export:
+    """An export to a destination whose runner is killed at each of the points in turn."""
+    scene.plan(*kills(points))
+    export = await scene.export(to="daily", if_exists=if_exists)
+    drafts = set()
+    for number, point in enumerate(points, 1):
+        dead = await scene.crashed(export.job_id, number)
+        assert dead.saved is not None
+        drafts.add(dead.saved["draft"])
+        await scene.sees_nothing(export)
+        found = scene.delivered("daily")
+        if point in ("delivered", "deleted", "forgotten", "returned"):
+            assert found is not None
+            assert found[0] == str(export.job_id)
+        elif before is None:
+            assert found is None
+        else:
+            assert scene.in_place(before)
+        # Nothing that the next turn needs is taken for a leftover.
+        await scene.collect()
+        assert any(dead.saved["draft"] in name for name in scene.managed())
+        assert await scene.locks() == ["destination:lake:daily"]
+        await scene.run_now(export.job_id)
+    done = await scene.completed(export)
+    job = await scene.job(export.job_id)
+    assert job.turn_count == len(points) + 1
+    # Once decided, the query is not asked again.
+    assert drafts == {job.result["draft"]}
+    assert await scene.locks() == []
+    return done
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "points"),
+    [
+        ("error", ("decided", "copied", "publishing", "delivered", "returned")),
+        ("replace", ("previous_kept", "copying", "copied", "delivering")),
+    ],
+)
+async def test_a_first_delivery_killed(if_exists: str, points: Sequence[str], scene: Scene, expected: pa.Table) -> None:
+    async with scene.working():
+        done = await roll_forward(scene, points, if_exists=if_exists, before=None)
+
+    assert (await scene.rows(done)).equals(expected)
+    assert scene.in_place(expected)
+    assert scene.at_destination("daily") == scene.named_at_destination("daily")
+    assert scene.managed() == await scene.named(done)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("decided", "previous_kept", "copying", "copied"),
+        ("delivering", "publishing", "delivered", "deleted", "forgotten"),
+    ],
+    ids="-".join,
+)
+async def test_a_delivery_over_an_earlier_one_killed(points: Sequence[str], scene: Scene, expected: pa.Table) -> None:
+    async with scene.working():
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        before = await scene.rows(earlier)
+        # Somebody else's, beside ours.
+        (scene.folder / "lake" / "daily" / "README#1").write_text("not Paddock's")
+        done = await roll_forward(scene, points, if_exists="replace", before=before)
+
+    assert (await scene.rows(done)).equals(expected)
+    assert scene.in_place(expected)
+    assert scene.at_destination("daily") == scene.named_at_destination("daily") | {"README#1"}
+    assert scene.managed() == await scene.named(done, earlier)
+
+
+async def lease_ends(scene: Scene, id: JobId, clock: DatabaseClock) -> None:
+    """Nobody says that a worker died: its job comes back when its session does not beat."""
+
+    async def given_back() -> bool:
+        await clock.advance(seconds=9)
+        await rescuing.rescue(scene.core)
+        return (await scene.job(id)).status == "pending"
+
+    await until("the job is given back", given_back)
+
+
+async def test_a_worker_killed_while_it_uploads(clock: DatabaseClock, scene: Scene, expected: pa.Table) -> None:
+    scene.plan("worker uploaded 1")
+    async with scene.doomed_worker() as doomed:
+        export = await scene.export()
+        assert await doomed.wait() == -signal.SIGKILL
+    await scene.sees_nothing(export)
+    await lease_ends(scene, export.job_id, clock)
+    async with scene.working():
+        done = await scene.completed(export)
+
+    assert (await scene.rows(done)).equals(expected)
+    await scene.collect()
+    assert scene.managed() == await scene.named(done)
+    assert scene.scratch() == set()
+
+
+async def test_a_worker_killed_while_it_delivers(clock: DatabaseClock, scene: Scene, expected: pa.Table) -> None:
+    async with scene.doomed_worker() as doomed:
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        before = await scene.rows(earlier)
+        scene.plan("worker copied 1", "kill delivered 1")
+        export = await scene.export(to="daily", if_exists="replace")
+        assert await doomed.wait() == -signal.SIGKILL
+    assert scene.in_place(before)
+    await lease_ends(scene, export.job_id, clock)
+    async with scene.working():
+        await scene.crashed(export.job_id, 2)
+        await scene.sees_nothing(export)
+        assert scene.in_place(expected)
+        await scene.run_now(export.job_id)
+        done = await scene.completed(export)
+
+    assert scene.in_place(expected)
+    assert scene.at_destination("daily") == scene.named_at_destination("daily")
+    await scene.collect()
+    assert scene.managed() == await scene.named(earlier, done)
+
+
+DIRECT: tuple[str, ...] = (
+    "claimed",
+    "draft_saved",
+    "started",
+    "opened",
+    "written",
+    "written 2",
+    "uploading",
+    "uploaded",
+    "uploaded 2",
+)
+DIRECT += ("streamed", "sealing", "creating_manifest", "sealed", "returned")
+FORWARD = ("decided", "previous_kept", "copying", "copied", "delivering", "publishing", "delivered", "forgotten")
+TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.bool_(): st.booleans(),
+    pa.int8(): st.integers(-(2**7), 2**7 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.uint32(): st.integers(0, 2**32 - 1),
+    pa.float32(): st.floats(width=32),
+    pa.float64(): st.floats(),
+    pa.decimal128(30, 7): st.decimals(-(10**20), 10**20, places=7),
+    pa.string(): st.text(st.characters(codec="utf-8"), max_size=10),
+    pa.binary(): st.binary(max_size=10),
+    pa.date32(): st.dates(),
+    pa.timestamp("us"): st.datetimes(),
+    pa.list_(pa.int32()): st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=3),
+    pa.struct([("x", pa.string()), ("y", pa.float64())]): st.fixed_dictionaries(
+        {"x": st.text(max_size=3), "y": st.floats()}
+    ),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Few rows, or the same ones over and over until they fill several files."""
+    types = draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
+    rows = draw(st.integers(0, 12))
+    times = draw(st.sampled_from([1, 8_000]))
+    columns = {
+        f"c{number}": pa.array(draw(st.lists(st.none() | TYPES[type], min_size=rows, max_size=rows)) * times, type)
+        for number, type in enumerate(types)
+    }
+    noise = random.Random(rows)
+    columns["id"] = pa.array(range(rows * times), pa.int64())
+    columns["noise"] = pa.array([noise.randbytes(20) for _ in range(rows * times)], pa.binary())
+    return pa.table(columns)
+
+
+def spelled(table: pa.Table) -> str:
+    """NaN equals itself, and -0 differs from 0."""
+    return repr(table.to_pylist())
+
+
+@settings(
+    max_examples=4,
+    deadline=None,
+    # A failure is told with its plan; to look for a smaller one would take minutes.
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(tables(), st.lists(st.sampled_from([*DIRECT, *FORWARD]), max_size=3), st.booleans())
+async def test_any_table_killed_anywhere_reads_back_equal(
+    scene: Scene, files: Path, table: pa.Table, points: list[str], delivered: bool
+) -> None:
+    name = uuid4().hex
+    pq.write_table(table, files / f"{name}.parquet")
+    scene.plan(*kills(points))
+    async with scene.working():
+        sql = f"SELECT * FROM '{name}.parquet' ORDER BY id"
+        export = await scene.export(sql=sql, to=name if delivered else None)
+        # A point that is not on the way of this export is not reached, nor are those planned behind it.
+        for number in count(1):
+            if (await scene.crashed_or_ended(export.job_id, number)).ended:
+                break
+            await scene.sees_nothing(export)
+            await scene.collect()
+            await scene.run_now(export.job_id)
+        done = await scene.completed(export)
+
+    found = await scene.rows(done)
+    assert found.schema.types == table.schema.types
+    assert spelled(found) == spelled(table)
+    if delivered:
+        there = scene.delivered(name)
+        assert there is not None
+        assert there[1].equals(found) or spelled(there[1]) == spelled(found)
+        assert scene.at_destination(name) == scene.named_at_destination(name)
+    await scene.collect()
+    mine = {file for file in scene.managed() if str(done.id) in file}
+    assert mine == await scene.named(done)

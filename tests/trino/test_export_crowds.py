@@ -1,0 +1,98 @@
+"""Many export jobs on a real Trino at once, in one worker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from paddock.engines.engine import Query
+from paddock.exports.plain import Export
+from tests.trino.export_scene import TrinoScene, trino_scene, until
+from tests.trino.server import TrinoServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROLES = [f"exporter{number}" for number in range(50)]
+TINY = 500
+
+
+@pytest.fixture
+async def scene(trino: TrinoServer, tmp_path: Path, dsn: str) -> AsyncIterator[TrinoScene]:
+    usual = {"source": "graph-olap-export-worker"}
+    secured = {**usual, "requires_role": True, "role_catalog": "hivesec"}
+    async with trino_scene(trino, tmp_path, dsn, many=usual, secured=secured) as opened:
+        yield opened
+
+
+async def grant(scene: TrinoScene) -> None:
+    async with scene.admin(user="admin", role_catalog="hivesec") as admin:
+        query = Query("", role="admin")
+        made = {str(row[0]) for row in await admin.rows("SHOW ROLES FROM hivesec", query)}
+        for role in [role for role in ROLES if role not in made]:
+            await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
+            await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
+
+
+async def all_completed(scene: TrinoScene, exports: list[Export], seconds: float = 300) -> list[Export]:
+    async def look() -> bool:
+        rows = await scene.database.fetch("SELECT status, error_message FROM job_history WHERE cleanup_of IS NULL")
+        assert {row["status"] for row in rows} <= {"completed"}, [row["error_message"] for row in rows][:3]
+        return len(rows) == len(exports)
+
+    await until(f"{len(exports)} exports are done", look, seconds)
+    return [await scene.look(export) for export in exports]
+
+
+async def test_fifty_jobs_with_fifty_roles_at_once_and_each_query_has_its_own(scene: TrinoScene) -> None:
+    await grant(scene)
+    async with scene.working(concurrency=50):
+        exports = [
+            await scene.ask(f"SELECT {number} AS n", engine="secured", role=role) for number, role in enumerate(ROLES)
+        ]
+        done = await all_completed(scene, exports)
+
+    carried = await scene.queries(source="graph-olap-export-worker")
+    for number, export in enumerate(done):
+        assert (await scene.rows(export)).to_pylist() == [{"n": number}]
+        job = str(export.job_id)
+        own = {query["queryId"]: query["session"] for query in carried if query["session"].get("traceToken") == job}
+        # What asked for the columns, and the export itself.
+        assert len(own) == 2
+        assert (await scene.job(export.job_id)).result["query_id"] in own
+        for session in own.values():
+            assert session["catalogRoles"] == {"hivesec": {"type": "ROLE", "role": ROLES[number]}}
+            assert session["user"] == "lab"
+            assert session["clientTags"] == ["graph-olap-export"]
+            assert session["clientInfo"] == job
+
+
+async def test_five_hundred_tiny_exports_at_once_in_one_worker(scene: TrinoScene) -> None:
+    """Trino runs twelve of them at a time."""
+    exports = await asyncio.gather(
+        *(scene.ask(f"SELECT {number} AS n, 'x' AS x", engine="many") for number in range(TINY))
+    )
+    async with scene.working(concurrency=TINY):
+        done = await all_completed(scene, exports)
+
+    for number, export in enumerate(done):
+        assert (await scene.rows(export)).to_pylist() == [{"n": number, "x": "x"}]
+    jobs = [await scene.job(export.job_id) for export in done]
+    assert {job.turn_count for job in jobs} == {1}
+    assert len({job.result["query_id"] for job in jobs}) == TINY
+
+
+async def test_what_a_resource_group_lets_wait_is_exported_in_the_end(scene: TrinoScene) -> None:
+    count = 12
+    async with scene.working(concurrency=count):
+        async with scene.holding():
+            exports = [await scene.ask(f"SELECT {number} AS n") for number in range(count)]
+
+            async def all_queued() -> bool:
+                states = [query["state"] for query in await scene.queries()]
+                return states.count("QUEUED") == count
+
+            await until("all of them wait", all_queued)
+            assert {(await scene.job(export.job_id)).status for export in exports} == {"claimed"}
+        done = await all_completed(scene, exports)
+    assert [(await scene.rows(export)).to_pylist() for export in done] == [[{"n": n}] for n in range(count)]
