@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from paddock.jobs import grouping, reading, running
@@ -90,6 +91,41 @@ async def test_a_job_hangs_when_its_time_out_passed_and_nobody_stopped_it(core: 
     assert await hanging(core.db) == [], "its worker has a grace to stop it"
     await clock.advance(seconds=2)
     assert await hanging(core.db) == [Hanging(claimed["timed"].id, "timed", began, overdue=True)]
+
+
+async def test_a_job_hangs_when_it_took_too_long_in_all(
+    core: Core, clock: DatabaseClock, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, stall_timeout = NULL")
+    await submit(core, "timed")
+    played = await worker(core)
+    await (await played.claim_one()).finish("again", delay_seconds=58 * 60)
+    await clock.advance(minutes=58)
+    await played.beat()
+    last = await played.claim_one()
+    began = clock.at
+    await clock.advance(minutes=2, seconds=59)
+    assert await hanging(core.db) == []
+    await clock.advance(seconds=2)
+    assert await hanging(core.db) == [Hanging(last.id, "timed", began, overdue=True)]
+
+
+async def test_a_job_hangs_when_it_saved_nothing_over_several_turns(
+    core: Core, clock: DatabaseClock, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, total_timeout = NULL")
+    await submit(core, "timed")
+    played = await worker(core)
+    first = await played.claim_one()
+    await clock.advance(minutes=18)
+    await first.finish("again")
+    await played.beat()
+    last = await played.claim_one()
+    began = clock.at
+    await clock.advance(minutes=2, seconds=59)
+    assert await hanging(core.db) == []
+    await clock.advance(seconds=2)
+    assert await hanging(core.db) == [Hanging(last.id, "timed", began, overdue=True)]
 
 
 async def test_a_job_hangs_when_it_runs_far_longer_than_those_of_its_kind_do(core: Core, clock: DatabaseClock) -> None:

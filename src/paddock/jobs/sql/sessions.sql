@@ -40,11 +40,11 @@ WHERE jobs.id = i.id AND jobs.attempt_id = i.attempt_id
 RETURNING jobs.id, jobs.attempt_id, jobs.unlisted;
 
 -- name: stamp_service (relaxed)
--- Leases do not run while nobody could renew them: after a gap longer than $1 none expires for $2.
+-- Nothing expires while nobody could be heard: after a gap longer than $1 no lease and no time-out ends for $2.
 UPDATE service
 SET resumed_at = CASE WHEN served_at < paddock_now() - $1::interval THEN paddock_now() ELSE resumed_at END,
     served_at = paddock_now()
-RETURNING resumed_at + $2::interval <= paddock_now() AS leases_run;
+RETURNING resumed_at + $2::interval <= paddock_now() AS has_served;
 
 -- name: rescue_jobs (durable)
 -- Gives back what dead sessions hold. Synchronous, and the token is null before anyone can claim: a take-over that is
