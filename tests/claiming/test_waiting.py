@@ -266,6 +266,14 @@ async def test_delayed_jobs_share_timers(core: Core) -> None:
 
 
 class TestAcrossReplicas:
+    async def test_a_kind_that_is_resumed(self, core: Core, second_core: Core) -> None:
+        await core.pause("plain", actor="ops")
+        [id] = await submit(core)
+        claim = start(await worker(second_core))
+        await waiting(second_core)
+        await core.resume("plain", actor="ops")
+        assert [attempt.id for attempt in await soon(claim)] == [id]
+
     async def test_a_new_job(self, core: Core, second_core: Core) -> None:
         claim = start(await worker(second_core))
         await waiting(second_core)

@@ -185,10 +185,14 @@ class Core:
         self.notifier.changed(known)
 
     def look_again(self) -> None:
+        """What was due all along may be claimed now, here and elsewhere."""
         self.claims.forget_cursors()
+        self.notifier.look()
 
     def heard(self, message: Message) -> None:
         """From another replica."""
+        if message.look:
+            self.claims.forget_cursors()
         self.claims.wake(message.wakes)
         for session, attempt in message.lost:
             self.claims.cancelled({session: [attempt]})
