@@ -71,7 +71,8 @@ class BulkBody(BaseModel):
     all: bool = Field(default=False, description="Must be true when the filter leaves nothing out.")
     dry_run: bool = Field(
         default=False,
-        description='Only count: a number, or "10,000+" where there are more or counting them would take too long.',
+        description="Only count: a number; or text like `10,000+` where there are more, and like `3,120+` or `0+` where "
+        "counting further would take too long: at least so many match.",
     )
     reason: Annotated[str, StringConstraints(max_length=500)] | None = None
 
