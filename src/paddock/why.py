@@ -294,8 +294,8 @@ def _again(case: _Case) -> list[str]:
 
 
 def _rescued(case: _Case) -> str:
-    """How often a worker was lost under it."""
-    lost = [entry for entry in case.timeline if entry.get("event") in ("rescued", "worker_lost")]
+    """How often a worker was lost under it and another got it."""
+    lost = [entry for entry in case.timeline if entry.get("event") == "rescued"]
     n = max(len(lost), case.job.get("lost_count") or 0)
     if n == 0:
         return ""
@@ -369,7 +369,7 @@ def _step(entry: Facts) -> str:
         "retry": f"failed on {worker}: {_reason(entry)}; {back} to be tried again",
         "released": f"given back by {worker}{reason}",
         "rescued": f"{worker} was lost; given back",
-        "worker_lost": f"{worker} was lost; not to be repeated",
+        "worker_lost": f"{worker} was lost; not given to another",
         "cancelled": f"cancelled{by}{reason}",
         "timed_out": f"ended for taking too long{reason}",
         "stale_write": f"a late write was refused{reason}",

@@ -183,6 +183,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"timeline": [RESCUED, {**RESCUED, "worker": "w2"}]},
         ["lost 6 times (w0, w2)", "memory is the usual reason"],
     ),
+    "worker lost and never given to another": (
+        job("failed", error_code="worker_lost", error_message="Worker 'w0' died.", turn_count=1),
+        {"timeline": [{**RESCUED, "event": "worker_lost", "to": "failed"}]},
+        ["failed: Worker 'w0' died. [worker_lost]"],
+    ),
     "failed and retried": (
         job("failed", error_code="x", error_message="No.", retried_by="y"),
         {},
@@ -215,6 +220,13 @@ def test_why(name: str) -> None:
         assert part in text, text
     assert told.sentence[0].isupper()
     assert told.sentence.rstrip("]").endswith((".", "code")) or told.sentence.endswith("]")
+
+
+def test_what_was_given_to_nobody_is_not_said_to_be() -> None:
+    facts, surroundings, _ = CASES["worker lost and never given to another"]
+    told = explain(facts, now=NOW, **surroundings)
+    assert "another" not in told.sentence
+    assert [step.text for step in told.steps] == ["w0 was lost; not given to another"]
 
 
 def test_drain_does_not_hold_what_is_queued() -> None:

@@ -382,9 +382,7 @@ class Paddock(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([125, 160, 220, 520]))
     def time_runs_out(self, seconds: float) -> None:
         """For handlers whose workers are well and do not stop them."""
-        self.run(self.play.pass_time(seconds, served=False, beating=0))
-        for session in self.play.sessions[-4:]:
-            self.run(self.play.beat(session))
+        self.run(self.play.pass_time(seconds, served=True, beating=15))
         self.run(self.play.keep_timeouts())
 
     @rule(what=st.sampled_from(["rescue", "keep_timeouts", "repeat_hooks"]))

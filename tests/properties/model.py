@@ -420,7 +420,7 @@ class Model:
         return [self.verdict(id, attempt, "beat") for id, attempt in listed]
 
     def stamp(self) -> bool:
-        """A replica serves. True: it does so long enough for leases to run."""
+        """A replica serves. True: it does so long enough for leases and time-outs to run."""
         if self.served_at < self.now - BEAT:
             self.resumed_at = self.now
         self.served_at = self.now
@@ -450,6 +450,8 @@ class Model:
         return self.sessions[row.session_id].expires_at + BY_NAME[row.kind].patience < self.now
 
     def keep_timeouts(self) -> None:
+        if not self.stamp():
+            return
         held = [row for row in self.live.values() if row.attempt_id is not None]
         over = [row for row in held if self._past(row.started_at, BY_NAME[row.kind].total_timeout)]
         late = [row for row in held if row not in over and self._late(row)]

@@ -438,7 +438,7 @@ class Play:
         async def work() -> None:
             await self.core.keep_timeouts()
 
-        return Raced(work())
+        return Raced(work(), ticks=True)
 
     def raced_seal(self, id: UUID) -> "Raced":
         async def work() -> None:

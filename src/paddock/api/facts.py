@@ -135,6 +135,7 @@ async def try_webhook(core: Core, caller: Caller, webhook: Mapping[str, Any], ke
             [row] = await tx.fetch(
                 events.SQL["insert_events"], [TEST_EVENT], [f"webhook:{webhook['id']}"], [webhook["owner"]], [data]
             )
+            core.count_events(tx, [TEST_EVENT])
             ids = await _deliver(core, tx, row["id"], [(webhook["id"], webhook["owner"])])
             await remember(tx, key, ids)
     return await reading.jobs(core.db, ids)

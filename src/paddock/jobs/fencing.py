@@ -199,7 +199,9 @@ async def end(
     actor: str | None = None,
     reason: str | None = None,
 ) -> list[asyncpg.Record]:
-    """Ends jobs and does all that belongs to an end. Returns the rows of those that were ended."""
+    """Ends jobs and does all that belongs to an end. Returns the rows of those that were ended.
+
+    `event` is the row of the timeline, with its `reason` or the code of each one's error."""
     ordered = sorted(endings, key=lambda ending: ending.id.int)
     rows = await tx.fetch(
         SQL["end_jobs"],
@@ -277,7 +279,9 @@ async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[_Item],
     endings = [_completed(item) for item in by_outcome.get("done", ())]
     endings += [_failed(item) for item in by_outcome.get("permanent", ())]
     endings += [_exhausted(item) for item in exhausted]
-    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker) if endings else []
+    # An end that the attempt did not bring about is a row of its own: its columns cannot tell it.
+    event = None if by_worker else "timed_out"
+    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker, event=event) if endings else []
     await _follow(core, tx, ended, {_key(item.source): item.source for item in by_outcome.get("done", ())})
     accepted = {_key_of(row) for row in [*waiting, *ended]}
     core.count_finished(tx, [*waiting, *ended], [item.source for item in items if _key(item.source) in accepted])

@@ -17,6 +17,7 @@ COUNTED = timedelta(days=1)
 MOST_ENTRIES = 500
 MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
 MOST_WORKERS = 1_000
+MOST_VERSIONS = 100
 MOST_RETRIED = 1_000
 MOST_FOLLOW_UPS = 20
 
@@ -114,6 +115,15 @@ class WorkerSeen:
     started_at: datetime
     beat_at: datetime
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSeen:
+    """When the first of its role (`worker`, `control plane`) had this version."""
+
+    version: str
+    role: str
+    first_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +236,11 @@ async def workers(db: Database) -> list[WorkerSeen]:
         )
         for row in await db.fetch(SQL["sessions_seen"], MOST_WORKERS)
     ]
+
+
+async def versions(db: Database, since: datetime) -> list[VersionSeen]:
+    """Those that came after another one, newest first."""
+    return [VersionSeen(**row) for row in await db.fetch(SQL["versions_seen"], since, MOST_VERSIONS)]
 
 
 async def kinds(db: Database) -> list[KindSeen]:

@@ -130,7 +130,8 @@ WITH item AS (
     RETURNING id, kind, lane, due_at, cleanup_of
 ), noted AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, actor, reason, claimed_at)
-    SELECT id, $10::text, status, end_status, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN claimed_by END, $11::text, $12::text, claimed_at
+    SELECT id, $10::text, status, end_status, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN claimed_by END, $11::text,
+           coalesce($12::text, nullif(error->>'code', $10::text)), claimed_at
     FROM gone WHERE $10::text IS NOT NULL
 )
 SELECT g.id, g.kind, g.owner, g.group_id, g.end_status, g.end_code, g.attempt_id, g.session_id, g.cleanup_of,

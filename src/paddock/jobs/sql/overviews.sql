@@ -65,6 +65,12 @@ SELECT s.*, s.expires_at > paddock_now() AS live, coalesce(h.running, 0) AS runn
 FROM sessions s LEFT JOIN held h ON h.session_id = s.id
 ORDER BY s.expires_at > paddock_now() DESC, s.beat_at DESC LIMIT $1;
 
+-- name: versions_seen (relaxed)
+-- The first of all was no deploy: there was nothing before it.
+SELECT version, role, first_at FROM versions_seen
+WHERE first_at >= $1 AND version <> (SELECT version FROM versions_seen ORDER BY first_at, version LIMIT 1)
+ORDER BY first_at DESC LIMIT $2;
+
 -- name: retried (relaxed)
 -- Of a kind, what failed for the moment and waits for its next try; the oldest $2 that waits again at all is looked at.
 SELECT count(*) AS n, min(started_at) AS since FROM (
