@@ -56,10 +56,10 @@ class _Line:
     def __init__(self, job: Job, attempt: int) -> None:
         self._job, self._attempt = job, attempt
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         self.save_blocking(state)
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         if self._attempt != self._job.attempt:
             raise StaleAttempt
         self._job.saves += 1

@@ -200,7 +200,7 @@ class Holding:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None or attempt.over:
                 continue
-            if verdict.verdict in GOOD:
+            if verdict.verdict in GOOD and item.progress:
                 attempt.saved(now)
             known = Verdict.INVALID.value if verdict.verdict == REFUSED else verdict.verdict
             attempt.runner.saved(item.attempt_id, known, verdict.message)
