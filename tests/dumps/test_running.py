@@ -96,6 +96,17 @@ async def test_killed_at_every_save_it_makes_the_same_file_and_leaves_nothing(pl
         assert not copies(place), number
 
 
+async def test_what_every_try_begins_with_is_no_progress(place: Path) -> None:
+    """Else one that dies there each time would never stall, which is all that ends it."""
+    job = new_job()
+    await to_its_end(job, DumpWorkshop(configured(place)))
+    copying, draft, sending = job.progress[:3], job.progress[3:5], job.progress[5:]
+    assert copying == [False, False, True], "the name, no page yet, the whole copy"
+    assert draft == [False, False], "the key, the upload"
+    assert len(sending) > 3
+    assert all(sending)
+
+
 async def test_without_its_copy_it_begins_anew(place: Path) -> None:
     workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()

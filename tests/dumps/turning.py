@@ -31,6 +31,8 @@ class Job:
         self.payload = payload
         self.saved: JsonObject | None = None
         self.saves = 0
+        # Of each save: whether it was progress.
+        self.progress: list[bool] = []
         self.reports: list[JsonObject] = []
         self.logged: list[str] = []
         # Which save kills the process, and whether that is after it was taken.
@@ -56,13 +58,14 @@ class _Line:
     def __init__(self, job: Job, attempt: int) -> None:
         self._job, self._attempt = job, attempt
 
-    async def save(self, state: JsonObject) -> None:
-        self.save_blocking(state)
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
+        self.save_blocking(state, progress=progress)
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         if self._attempt != self._job.attempt:
             raise StaleAttempt
         self._job.saves += 1
+        self._job.progress.append(progress)
         dies = self._job.saves == self._job.dies_at
         if dies and not self._job.dies_saved:
             raise Killed

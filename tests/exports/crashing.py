@@ -79,6 +79,7 @@ def resources() -> Factories:
 
 
 def plant(plan: Plan) -> None:
+    from paddock.engines.trino.client import TrinoClient
     from paddock.exports import delivering, running
     from paddock.exports.writing.output import Output
     from paddock.jobs.turn import Turn
@@ -88,6 +89,7 @@ def plant(plan: Plan) -> None:
     watch(plan, running, "run", before="claimed", after="returned")
     watch(plan, running, "clean", after="cleaned")
     watch(plan, Turn, "save", after=_saved)
+    watch(plan, TrinoClient, "submit", after=_posted)
     watch(plan, Output, "write", after="written")
     watch(plan, Output, "close", before="streamed")
     watch(plan, Draft, "add", after="uploaded")
@@ -124,6 +126,11 @@ def _saved(turn: Any, state: dict[str, Any]) -> str:
     if "sealed" in state:
         return "decided"
     return "started" if "handle" in state else "draft_saved"
+
+
+def _posted(client: Any, sql: str, *_: Any) -> str | None:
+    """The export's own query, not one that asks something about it."""
+    return None if "LIMIT 0" in sql or "connector_name" in sql or sql.startswith("DROP") else "posted"
 
 
 def _before_put(store: Any, key: str, data: bytes) -> str | None:

@@ -58,6 +58,24 @@ async def test_an_export_killed(points: Sequence[str], scene: Scene, expected: p
     assert scene.managed() == await scene.named(done)
 
 
+async def test_an_export_that_kills_every_runner_ends(scene: Scene) -> None:
+    """What each try saves before it dies is no progress, and forgives nothing."""
+    points = ["draft_saved", "started", "opened", "written", "uploaded", "written"]
+    scene.plan(*kills(points))
+    async with scene.working():
+        export = await scene.export()
+        for number in range(1, len(points)):
+            assert (await scene.crashed(export.job_id, number)).failure_count == number
+            await scene.run_now(export.job_id)
+        job = await scene.ended(export.job_id)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    assert (job.status, job.error_code, job.turn_count) == ("failed", "attempts_exhausted", len(points))
+    await scene.sees_nothing(export)
+    await scene.collect()
+    assert scene.managed() == set()
+
+
 async def roll_forward(scene: Scene, points: Sequence[str], *, if_exists: str, before: pa.Table | None) -> Export:
     """An export to a destination whose runner is killed at each of the points in turn."""
     scene.plan(*kills(points))

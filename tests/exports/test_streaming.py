@@ -29,10 +29,10 @@ class Line:
     def __init__(self) -> None:
         self.reports: asyncio.Queue[JsonObject] = asyncio.Queue()
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
     def report(self, progress: JsonObject) -> None:

@@ -182,10 +182,10 @@ class Model:
             return f"{late}|already_yours|invalid"
         return "invalid" if row.error_code == "invalid_result" else "already_yours"
 
-    def save(self, id: UUID, attempt: UUID, saved: str) -> str:
+    def save(self, id: UUID, attempt: UUID, saved: str, *, progress: bool = True) -> str:
         verdict = self.verdict(id, attempt, "save")
         if verdict == "accepted":
-            self._saved(self.live[id], saved)
+            self._saved(self.live[id], saved, progress=progress)
         return verdict
 
     def release(self, id: UUID, attempt: UUID, delay: timedelta = timedelta(0)) -> str:
@@ -213,7 +213,7 @@ class Model:
                 self._done(row, item)
         if outcome == "again":
             if item.saved is not None:
-                self._saved(row, canonical(item.saved))
+                self._saved(row, canonical(item.saved), progress=item.progress)
             row.waiting_on = item.waiting_on
             self._back(row, item.attempt_id, "again", timedelta(seconds=item.delay_seconds or 0))
         elif outcome == "transient":
@@ -261,9 +261,11 @@ class Model:
         else:
             row.cluster_count += 1
 
-    def _saved(self, row: Live, saved: str) -> None:
-        row.saved, row.saved_at, row.unsaved_seconds = saved, self.now, 0
-        row.failure_count = row.unclassified_count = row.lost_count = 0
+    def _saved(self, row: Live, saved: str, *, progress: bool) -> None:
+        row.saved = saved
+        if progress:
+            row.saved_at, row.unsaved_seconds = self.now, 0
+            row.failure_count = row.unclassified_count = row.lost_count = 0
 
     def _back(self, row: Live, by: UUID | None, ended_as: str | None, delay: timedelta) -> None:
         """Out of `claimed`, not ended."""

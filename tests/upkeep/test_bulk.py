@@ -31,13 +31,13 @@ class Line:
         self.saved: JsonObject = {}
         self.reported: JsonObject = {}
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         if not self.left:
             raise Crash
         self.left -= 1
         self.saved = state
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
     def report(self, progress: JsonObject) -> None:

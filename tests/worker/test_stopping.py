@@ -273,6 +273,17 @@ async def test_a_save_that_nobody_could_take_yet_is_no_stall(plane: Plane, start
 
 
 @pytest.mark.slow
+async def test_what_is_saved_without_progress_leaves_the_stall_time_alone(plane: Plane, start: Start) -> None:
+    job = plane.add("saver", timeouts={"stall_timeout": 600, "stall_left": 5}, progress=False)
+    start()
+    await until(lambda: job.outcomes, seconds=30)
+
+    assert job.saved
+    assert job.outcomes[0].error is not None
+    assert job.outcomes[0].error.code == "stalled"
+
+
+@pytest.mark.slow
 async def test_effects_outside_the_fence_stop_before_the_lease_ends_and_others_go_on(
     plane: Plane, start: Start
 ) -> None:

@@ -6,7 +6,7 @@ one turn, and a loss begins anew.
 
 Killed on any line, this leaves what its saved state names and nothing else: the copy's name, the draft's key and its
 upload are saved before they are used or, for the upload's id, known by the key. What makes the file real is the
-transaction that ends the job.
+transaction that ends the job. Pages copied and parts sent are progress; names are none, for every try begins with some.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
         return await _run(turn, workshop)
     except UploadGone:
         # Somebody removed it: a rule of the bucket, or a person. The next turn begins another.
-        await turn.save(_given_up(turn.saved, keep_copy=True))
+        await turn.save(_given_up(turn.saved, keep_copy=True), progress=False)
         raise
 
 
@@ -99,7 +99,7 @@ async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDat
 async def _copied(turn: DumpTurn, source: FileSource, copies: Copies) -> Copy:
     """A new copy is a new point in time: what was begun with another is given up."""
     name, before = secrets.token_hex(8), turn.saved.get("copy")
-    await turn.save(_given_up(turn.saved) | {"copy": name})
+    await turn.save(_given_up(turn.saved) | {"copy": name}, progress=False)
     path = await change_on_io(copies.place, name, before)
     saved_at = reported_at = 0.0
 
@@ -112,7 +112,7 @@ async def _copied(turn: DumpTurn, source: FileSource, copies: Copies) -> Copy:
             turn.report(phase="copying", percent=percent, restarts=turn.saved["restarts"])
         if now - saved_at >= SAVE_EVERY:
             saved_at = now
-            await turn.save({**turn.saved, "copied": copied})
+            await turn.save({**turn.saved, "copied": copied}, progress=copied > 0)
 
     try:
         point_in_time = await source.copy(path, progress)
@@ -140,14 +140,14 @@ async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDataba
     try:
         frozen = await source.open(turn.payload.format, turn.payload.options, draft)
         try:
-            await turn.save({**saved, "point_in_time": stated(frozen.point_in_time)})
+            await turn.save({**saved, "point_in_time": stated(frozen.point_in_time)}, progress=False)
             return await _dump(turn, workshop, frozen, lambda: False, draft=draft, patient=True)
         finally:
             await frozen.close()
     except TransientResourceError as problem:
         if problem.code == LOST:
             turn.log.warning("The snapshot was lost; the dump begins anew.", error=problem.message)
-            await turn.save({**turn.saved, "lost": problem.message})
+            await turn.save({**turn.saved, "lost": problem.message}, progress=False)
             return again(GIVE_WAY)
         raise
 
@@ -228,12 +228,12 @@ async def _draft_of(turn: DumpTurn, workshop: DumpWorkshop, composer: Composer, 
     size = part_size(composer.frozen.size, workshop.config.dumps_part_bytes, workshop.parts.least)
     draft = Draft(id, f"{turn.payload.prefix}/{id}.{composer.extension}", size, composer.identity)
     # The key first: from then on whoever comes after us finds what we are about to begin.
-    await turn.save(_given_up(turn.saved, keep_copy=True) | {"draft": kept_draft(draft)})
+    await turn.save(_given_up(turn.saved, keep_copy=True) | {"draft": kept_draft(draft)}, progress=False)
     for key in turn.saved["old"]:
         await _remove_draft(workshop, key)
     draft.upload = await workshop.parts.begin(draft.key)
     try:
-        await turn.save({**turn.saved, "old": [], "draft": kept_draft(draft)})
+        await turn.save({**turn.saved, "old": [], "draft": kept_draft(draft)}, progress=False)
     except StaleAttempt:
         with suppress(InfrastructureError):
             await workshop.parts.abort(draft.key)

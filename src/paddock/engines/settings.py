@@ -173,6 +173,13 @@ class TrinoSettings(_Settings):
     unload_catalog: str | None = None
     unload_schema: str | None = None
     unload_location: str | None = None
+    # Starburst's table function `system.unload` writes the files, and no catalog is needed. Untested: no Starburst was
+    # there to test it on.
+    unload_function: bool = False
+
+    @property
+    def can_unload(self) -> bool:
+        return self.unload_function or self.unload_catalog is not None
 
     @field_validator("url", "other_urls")
     @classmethod

@@ -50,7 +50,7 @@ EXPORT = Kind(
     lock_key=lambda payload: None if payload.destination is None else f"destination:{payload.destination.key}",
     uses=_uses,
     part_of=lambda payload: "snapshot" if payload.get("snapshot_id") is not None else None,
-    public_saved=("draft", "query_id", "mode", "poll_count", "next_poll_at"),
+    public_saved=("draft", "query_id", "mode", "direct_because", "poll_count", "next_poll_at"),
     on_end=_ended,
     on_group_end=_group_ended,
 )

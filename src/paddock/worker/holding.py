@@ -203,7 +203,7 @@ class Holding:
             if attempt is None or attempt.over:
                 continue
             attempt.saves_unanswered -= 1
-            if verdict.verdict in GOOD:
+            if verdict.verdict in GOOD and item.progress:
                 attempt.saved(now)
             known = Verdict.INVALID.value if verdict.verdict == REFUSED else verdict.verdict
             attempt.runner.saved(item.attempt_id, known, verdict.message)

@@ -156,7 +156,12 @@ class ProcessRunner:
                 self._owner.stopped(message.attempt_id)
             elif isinstance(message, ipc.SaveAsked):
                 self._owner.save(
-                    wire.SaveItem(id=message.id, attempt_id=message.attempt_id, saved=message.saved.copy())
+                    wire.SaveItem(
+                        id=message.id,
+                        attempt_id=message.attempt_id,
+                        saved=message.saved.copy(),
+                        progress=message.progress,
+                    )
                 )
             elif isinstance(message, ipc.Reported):
                 self._owner.report(message.attempt_id, message.progress)
