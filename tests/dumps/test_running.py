@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.dumps import running
+from paddock.dumps import patience, running
 from paddock.dumps.model import DumpOptions, DumpPayload, Format
 from paddock.dumps.settings import DatabaseSettings
 from paddock.dumps.source import Rows, Table
@@ -184,7 +184,7 @@ class LiveDatabase:
 def live(place: Path, monkeypatch: pytest.MonkeyPatch) -> LiveDatabase:
     source = LiveDatabase()
     monkeypatch.setattr(running, "live_source", lambda settings: source)
-    monkeypatch.setattr(running, "STORE_PAUSE", 0.0)
+    monkeypatch.setattr(patience, "PAUSE", 0.0)
     return source
 
 
