@@ -1,16 +1,21 @@
 """A dump turn by turn: killed between any two steps it ends with the same file and leaves nothing else."""
 
+import errno
 import json
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
-from paddock.dumps import patience, running
+from paddock.dumps import copies as copies_module
+from paddock.dumps import patience, running, writing
+from paddock.dumps.copies import Copies
 from paddock.dumps.model import DumpOptions, DumpPayload, Format
 from paddock.dumps.settings import DatabaseSettings
-from paddock.dumps.source import Rows, Table
+from paddock.dumps.source import Progress, Rows, Table
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt, TransientResourceError
 from paddock.jobs.outcomes import Again, Done, PermanentFailure
@@ -157,6 +162,95 @@ async def test_no_room_for_a_copy_is_waited_for_and_said(place: Path) -> None:
     assert isinstance(await one_turn(job, DumpWorkshop(configured(place))), Done | Again)
 
 
+async def test_what_a_killed_copy_left_is_no_lack_of_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (place / "shop.db").stat().st_size
+
+    class Dies(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x" * (size * 9 // 10))
+            raise Killed
+
+    def usage(path: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            free=copies_module.SPARE + size * 12 // 10 - sum(f.stat().st_size for f in copies(place))
+        )
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Dies(place / "shop.db"))
+        with pytest.raises(Killed):
+            await one_turn(job, workshop)
+    assert [path.suffix for path in copies(place)] == [".db"]
+    assert (await to_its_end(job, workshop)).restarts == 1
+
+
+@pytest.mark.parametrize("at", ["copy", "mark"])
+async def test_a_disk_that_fills_up_while_it_is_copied_is_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def full(*args: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Fills(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x")
+            full()
+
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        if at == "copy":
+            patched.setattr(running, "file_source", lambda settings: Fills(place / "shop.db"))
+        else:
+            patched.setattr(Copies, "mark", full)
+        with pytest.raises(TransientResourceError) as told:
+            await one_turn(job, workshop)
+    assert told.value.code == "disk_full"
+    assert not copies(place)
+    await to_its_end(job, workshop)
+
+
+async def test_two_dumps_do_not_take_the_same_room(place: Path) -> None:
+    """The second asks while the first has written nothing yet."""
+    size = (place / "shop.db").stat().st_size
+    workshop = DumpWorkshop(configured(place, database={"work_bytes": size * 3 // 2}))
+    second = new_job("export_20261116-093000_abc124")
+    outcomes = []
+
+    class Asked(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            if not outcomes:
+                outcomes.append(await one_turn(second, workshop))
+            return await super().copy(target, progress)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Asked(place / "shop.db"))
+        await to_its_end(new_job(), workshop)
+    assert outcomes == [Again(timedelta(seconds=30))]
+    assert f"work_bytes allows {size * 3 // 2:,}" in second.reports[-1]["reason"]
+    await to_its_end(second, workshop)
+
+
+async def test_uploads_that_vanish_again_and_again_end_the_dump(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    for _ in range(running.MOST_GONE - 1):
+        await one_turn(job, workshop)
+        await workshop.parts.abort(job.payload.prefix)
+        with pytest.raises(UploadGone):
+            await one_turn(job, workshop)
+    await one_turn(job, workshop)
+    await workshop.parts.abort(job.payload.prefix)
+    outcome = await one_turn(job, workshop)
+    assert isinstance(outcome, PermanentFailure)
+    assert outcome.error.code == "upload_keeps_vanishing"
+    assert "removed 5 times" in outcome.error.message
+    assert "lifecycle rule" in str(outcome.error.hint)
+    await running.clean(job.turn(cleanup=True), workshop)
+    assert files(place) == []
+    assert not copies(place)
+
+
 class LiveDatabase:
     """A `LiveSource` whose snapshot is lost after so many chunks, in each of the first so many turns."""
 
@@ -233,6 +327,30 @@ async def test_a_store_that_is_away_is_waited_for_with_the_snapshot_held(place: 
     # The last line names the source's type.
     made = (place / "store" / finished.key).read_bytes()
     assert made.splitlines()[:-1] == (await expected(place)).splitlines()[:-1]
+
+
+@pytest.mark.parametrize(
+    ("of", "asked"), [("parts", "begin"), ("store", "put"), ("store", "delete_below"), ("parts", "complete")]
+)
+async def test_whatever_is_asked_of_a_store_that_is_away_is_waited_for(
+    place: Path, live: LiveDatabase, monkeypatch: pytest.MonkeyPatch, of: str, asked: str
+) -> None:
+    monkeypatch.setattr(writing, "ROLL", 3)
+    workshop, job = on_postgres(place), new_job()
+    live.losses = 1
+    assert isinstance(await one_turn(job, workshop), Again)
+    given, failures = getattr(getattr(workshop, of), asked), iter(range(3))
+
+    async def away(*args: object) -> object:
+        if next(failures, None) is not None:
+            raise TransientResourceError("No answer.", code="store_unavailable")
+        return await given(*args)
+
+    setattr(getattr(workshop, of), asked, away)
+    finished = await to_its_end(job, workshop)
+    assert (finished.restarts, len(live.opened)) == (1, 2)
+    assert job.logged[-3:] == ["The store is away; waiting for it."] * 3
+    assert files(place) == [finished.key]
 
 
 async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:

@@ -13,9 +13,10 @@ from paddock.dumps.model import DumpOptions, DumpPayload, Finished
 from paddock.dumps.source import Frozen, Progress
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt
-from paddock.jobs.model import AttemptId, JobId, JsonObject
+from paddock.jobs.model import MAX_REPORT_BYTES, MAX_RESULT_BYTES, AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Again, Done, Outcome
 from paddock.jobs.turn import Turn
+from paddock.worker.ending import encoded_state
 from tests.dumps.frozen import AT, InMemory
 
 
@@ -66,11 +67,12 @@ class _Line:
         dies = self._job.saves == self._job.dies_at
         if dies and not self._job.dies_saved:
             raise Killed
-        self._job.saved = json.loads(json.dumps(state))
+        self._job.saved = json.loads(bytes(encoded_state(state)))
         if dies:
             raise Killed
 
     def report(self, progress: JsonObject) -> None:
+        assert len(json.dumps(progress)) <= MAX_REPORT_BYTES, "nobody would see it"
         self._job.reports.append(progress)
 
     def log(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
@@ -113,6 +115,7 @@ async def to_its_end(job: Job, workshop: DumpWorkshop, turns: int = 500) -> Fini
     for _ in range(turns):
         outcome = await one_turn(job, workshop)
         if isinstance(outcome, Done):
+            assert len(json.dumps(outcome.result)) <= MAX_RESULT_BYTES
             return Finished.model_validate(outcome.result)
         assert isinstance(outcome, Again), outcome
     raise AssertionError("It never ends.")
