@@ -1,4 +1,4 @@
-"""A dump turn by turn: killed between any two steps it ends with the same file and leaves nothing else."""
+"""A dump turn by turn, and what may come between its turns."""
 
 import errno
 import json
@@ -79,26 +79,6 @@ async def test_it_gives_way_and_goes_on(place: Path) -> None:
     finished = await to_its_end(job, workshop)
     assert job.attempt > 5
     assert (place / "store" / finished.key).read_bytes() == await expected(place)
-
-
-@pytest.mark.parametrize("saved", [False, True], ids=["not saved", "saved"])
-async def test_killed_at_every_save_it_makes_the_same_file_and_leaves_nothing(place: Path, saved: bool) -> None:
-    """Each save in turn is the last thing that a process does, or the first that it does not."""
-    whole = await expected(place)
-    workshop = DumpWorkshop(configured(place))
-    undisturbed = new_job()
-    await to_its_end(undisturbed, workshop)
-    assert undisturbed.saves > 8
-    for number in range(1, undisturbed.saves + 1):
-        shutil.rmtree(place / "store")
-        job = new_job()
-        job.dies_at, job.dies_saved = number, saved
-        with pytest.raises(Killed):
-            await one_turn(job, workshop)
-        finished = await to_its_end(job, workshop)
-        assert (place / "store" / finished.key).read_bytes() == whole, number
-        assert files(place) == [finished.key], number
-        assert not copies(place), number
 
 
 async def test_without_its_copy_it_begins_anew(place: Path) -> None:
@@ -355,9 +335,10 @@ async def test_whatever_is_asked_of_a_store_that_is_away_is_waited_for(
 
 async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:
     job, workshop = new_job(), on_postgres(place)
-    job.dies_at = 5
+    job.death.live(at=4)
     with pytest.raises(Killed):
         await one_turn(job, workshop)
+    job.death.live()
     finished = await to_its_end(job, workshop)
     assert (finished.restarts, len(live.opened)) == (1, 2)
     assert files(place) == [finished.key]

@@ -24,6 +24,25 @@ class Killed(BaseException):
     """Not an Exception: nothing in a handler may catch it, as nothing catches SIGKILL."""
 
 
+class Death:
+    """Counts what is done to the world; the process dies after step `at`, and the dead do nothing more."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.at: int | None = None
+
+    def live(self, at: int | None = None) -> None:
+        self.steps, self.at = 0, at
+
+    def check(self) -> None:
+        if self.at is not None and self.steps >= self.at:
+            raise Killed
+
+    def step(self) -> None:
+        self.steps += 1
+        self.check()
+
+
 class Job:
     """A job between its turns, and a `TurnLink` for each of them."""
 
@@ -31,12 +50,9 @@ class Job:
         self.id = uuid4()
         self.payload = payload
         self.saved: JsonObject | None = None
-        self.saves = 0
+        self.death = Death()
         self.reports: list[JsonObject] = []
         self.logged: list[str] = []
-        # Which save kills the process, and whether that is after it was taken.
-        self.dies_at = 0
-        self.dies_saved = False
         self.attempt = 0
 
     def turn(self, *, cleanup: bool = False) -> Turn[DumpPayload]:
@@ -63,13 +79,9 @@ class _Line:
     def save_blocking(self, state: JsonObject) -> None:
         if self._attempt != self._job.attempt:
             raise StaleAttempt
-        self._job.saves += 1
-        dies = self._job.saves == self._job.dies_at
-        if dies and not self._job.dies_saved:
-            raise Killed
+        self._job.death.check()
         self._job.saved = json.loads(bytes(encoded_state(state)))
-        if dies:
-            raise Killed
+        self._job.death.step()
 
     def report(self, progress: JsonObject) -> None:
         assert len(json.dumps(progress)) <= MAX_REPORT_BYTES, "nobody would see it"
