@@ -18,7 +18,7 @@ from paddock.dumps.settings import DatabaseSettings
 from paddock.dumps.source import Progress, Rows, Table
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt, TransientResourceError
-from paddock.jobs.outcomes import Again, Done, PermanentFailure
+from paddock.jobs.outcomes import Again, Done, Outcome, PermanentFailure
 from paddock.storage.failures import UploadGone
 from tests.dumps.frozen import InMemory, texts
 from tests.dumps.turning import CopiedDatabase, Job, Killed, configured, one_turn, to_its_end
@@ -195,7 +195,7 @@ async def test_two_dumps_do_not_take_the_same_room(place: Path) -> None:
     size = (place / "shop.db").stat().st_size
     workshop = DumpWorkshop(configured(place, database={"work_bytes": size * 3 // 2}))
     second = new_job("export_20261116-093000_abc124")
-    outcomes = []
+    outcomes: list[Outcome] = []
 
     class Asked(CopiedDatabase):
         async def copy(self, target: Path, progress: Progress) -> datetime:

@@ -236,8 +236,8 @@ async def _complete(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
     whole = await complete(workshop.store, workshop.parts, draft, ending["size"])
     finished = Finished(**ending, etag=whole.etag, objects=whole.objects)
     # What the file was made from is not needed any more, and would not fit beside it.
-    kept = {name: turn.saved[name] for name in ("restarts", "point_in_time", "old") if name in turn.saved}
-    await turn.save({**kept, "whole": finished.model_dump()})
+    kept: JsonObject = {name: turn.saved[name] for name in ("restarts", "point_in_time", "old") if name in turn.saved}
+    await turn.save(kept | {"whole": finished.model_dump()})
     return await _finish(turn, workshop)
 
 
