@@ -1,19 +1,24 @@
-"""A dump turn by turn: killed between any two steps it ends with the same file and leaves nothing else."""
+"""A dump turn by turn, and what may come between its turns."""
 
+import errno
 import json
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
-from paddock.dumps import running
+from paddock.dumps import copies as copies_module
+from paddock.dumps import patience, running, writing
+from paddock.dumps.copies import Copies
 from paddock.dumps.model import DumpOptions, DumpPayload, Format
 from paddock.dumps.settings import DatabaseSettings
-from paddock.dumps.source import Rows, Table
+from paddock.dumps.source import Progress, Rows, Table
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt, TransientResourceError
-from paddock.jobs.outcomes import Again, Done, PermanentFailure
+from paddock.jobs.outcomes import Again, Done, Outcome, PermanentFailure
 from paddock.storage.failures import UploadGone
 from tests.dumps.frozen import InMemory, texts
 from tests.dumps.turning import CopiedDatabase, Job, Killed, configured, one_turn, to_its_end
@@ -74,26 +79,6 @@ async def test_it_gives_way_and_goes_on(place: Path) -> None:
     finished = await to_its_end(job, workshop)
     assert job.attempt > 5
     assert (place / "store" / finished.key).read_bytes() == await expected(place)
-
-
-@pytest.mark.parametrize("saved", [False, True], ids=["not saved", "saved"])
-async def test_killed_at_every_save_it_makes_the_same_file_and_leaves_nothing(place: Path, saved: bool) -> None:
-    """Each save in turn is the last thing that a process does, or the first that it does not."""
-    whole = await expected(place)
-    workshop = DumpWorkshop(configured(place))
-    undisturbed = new_job()
-    await to_its_end(undisturbed, workshop)
-    assert undisturbed.saves > 8
-    for number in range(1, undisturbed.saves + 1):
-        shutil.rmtree(place / "store")
-        job = new_job()
-        job.dies_at, job.dies_saved = number, saved
-        with pytest.raises(Killed):
-            await one_turn(job, workshop)
-        finished = await to_its_end(job, workshop)
-        assert (place / "store" / finished.key).read_bytes() == whole, number
-        assert files(place) == [finished.key], number
-        assert not copies(place), number
 
 
 async def test_what_every_try_begins_with_is_no_progress(place: Path) -> None:
@@ -168,6 +153,95 @@ async def test_no_room_for_a_copy_is_waited_for_and_said(place: Path) -> None:
     assert isinstance(await one_turn(job, DumpWorkshop(configured(place))), Done | Again)
 
 
+async def test_what_a_killed_copy_left_is_no_lack_of_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (place / "shop.db").stat().st_size
+
+    class Dies(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x" * (size * 9 // 10))
+            raise Killed
+
+    def usage(path: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            free=copies_module.SPARE + size * 12 // 10 - sum(f.stat().st_size for f in copies(place))
+        )
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Dies(place / "shop.db"))
+        with pytest.raises(Killed):
+            await one_turn(job, workshop)
+    assert [path.suffix for path in copies(place)] == [".db"]
+    assert (await to_its_end(job, workshop)).restarts == 1
+
+
+@pytest.mark.parametrize("at", ["copy", "mark"])
+async def test_a_disk_that_fills_up_while_it_is_copied_is_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def full(*args: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Fills(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x")
+            full()
+
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        if at == "copy":
+            patched.setattr(running, "file_source", lambda settings: Fills(place / "shop.db"))
+        else:
+            patched.setattr(Copies, "mark", full)
+        with pytest.raises(TransientResourceError) as told:
+            await one_turn(job, workshop)
+    assert told.value.code == "disk_full"
+    assert not copies(place)
+    await to_its_end(job, workshop)
+
+
+async def test_two_dumps_do_not_take_the_same_room(place: Path) -> None:
+    """The second asks while the first has written nothing yet."""
+    size = (place / "shop.db").stat().st_size
+    workshop = DumpWorkshop(configured(place, database={"work_bytes": size * 3 // 2}))
+    second = new_job("export_20261116-093000_abc124")
+    outcomes: list[Outcome] = []
+
+    class Asked(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            if not outcomes:
+                outcomes.append(await one_turn(second, workshop))
+            return await super().copy(target, progress)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Asked(place / "shop.db"))
+        await to_its_end(new_job(), workshop)
+    assert outcomes == [Again(timedelta(seconds=30))]
+    assert f"work_bytes allows {size * 3 // 2:,}" in second.reports[-1]["reason"]
+    await to_its_end(second, workshop)
+
+
+async def test_uploads_that_vanish_again_and_again_end_the_dump(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    for _ in range(running.MOST_GONE - 1):
+        await one_turn(job, workshop)
+        await workshop.parts.abort(job.payload.prefix)
+        with pytest.raises(UploadGone):
+            await one_turn(job, workshop)
+    await one_turn(job, workshop)
+    await workshop.parts.abort(job.payload.prefix)
+    outcome = await one_turn(job, workshop)
+    assert isinstance(outcome, PermanentFailure)
+    assert outcome.error.code == "upload_keeps_vanishing"
+    assert "removed 5 times" in outcome.error.message
+    assert "lifecycle rule" in str(outcome.error.hint)
+    await running.clean(job.turn(cleanup=True), workshop)
+    assert files(place) == []
+    assert not copies(place)
+
+
 class LiveDatabase:
     """A `LiveSource` whose snapshot is lost after so many chunks, in each of the first so many turns."""
 
@@ -195,7 +269,7 @@ class LiveDatabase:
 def live(place: Path, monkeypatch: pytest.MonkeyPatch) -> LiveDatabase:
     source = LiveDatabase()
     monkeypatch.setattr(running, "live_source", lambda settings: source)
-    monkeypatch.setattr(running, "STORE_PAUSE", 0.0)
+    monkeypatch.setattr(patience, "PAUSE", 0.0)
     return source
 
 
@@ -246,11 +320,36 @@ async def test_a_store_that_is_away_is_waited_for_with_the_snapshot_held(place: 
     assert made.splitlines()[:-1] == (await expected(place)).splitlines()[:-1]
 
 
+@pytest.mark.parametrize(
+    ("of", "asked"), [("parts", "begin"), ("store", "put"), ("store", "delete_below"), ("parts", "complete")]
+)
+async def test_whatever_is_asked_of_a_store_that_is_away_is_waited_for(
+    place: Path, live: LiveDatabase, monkeypatch: pytest.MonkeyPatch, of: str, asked: str
+) -> None:
+    monkeypatch.setattr(writing, "ROLL", 3)
+    workshop, job = on_postgres(place), new_job()
+    live.losses = 1
+    assert isinstance(await one_turn(job, workshop), Again)
+    given, failures = getattr(getattr(workshop, of), asked), iter(range(3))
+
+    async def away(*args: object) -> object:
+        if next(failures, None) is not None:
+            raise TransientResourceError("No answer.", code="store_unavailable")
+        return await given(*args)
+
+    setattr(getattr(workshop, of), asked, away)
+    finished = await to_its_end(job, workshop)
+    assert (finished.restarts, len(live.opened)) == (1, 2)
+    assert job.logged[-3:] == ["The store is away; waiting for it."] * 3
+    assert files(place) == [finished.key]
+
+
 async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:
     job, workshop = new_job(), on_postgres(place)
-    job.dies_at = 5
+    job.death.live(at=4)
     with pytest.raises(Killed):
         await one_turn(job, workshop)
+    job.death.live()
     finished = await to_its_end(job, workshop)
     assert (finished.restarts, len(live.opened)) == (1, 2)
     assert files(place) == [finished.key]

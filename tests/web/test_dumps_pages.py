@@ -118,6 +118,7 @@ async def complete(config: Config, attempt: Attempt, **fields: Any) -> None:
         "part_size": 8 << 20,
         "digest": "ab" * 32,
         "rows": 1_230,
+        "table_count": 2,
         "tables": {"orders": 1_220, ODD: 10},
         "point_in_time": "2026-11-16T09:30:01.250Z",
         "restarts": 0,
