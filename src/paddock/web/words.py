@@ -84,6 +84,8 @@ def number(value: float | None) -> str:
         return ""
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"
+    if 0 < value < 0.005:
+        return "<0.01"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
