@@ -126,7 +126,11 @@ def _way_in(request: Request) -> Response:
     return RedirectResponse(url_of(request, "/sign-in", next=request.scope["path"] + query), 303)
 
 
-async def problem(request: Request, caller: Caller | None, status: int, message: str, hint: str | None) -> Response:
+async def problem(
+    request: Request, caller: Caller | None, status: int, message: str, hint: str | None = None
+) -> Response:
+    if status == 404 and hint is None:
+        hint = "Was the address copied whole? What was here may be older than what is kept."
     return await render(
         request, caller, "problem.html", status=status, message=message, hint=hint, back=_came_from(request)
     )
