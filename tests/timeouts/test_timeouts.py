@@ -113,14 +113,14 @@ async def test_what_is_saved_without_progress_does_not(
 ) -> None:
     await connection.execute("UPDATE kinds SET turn_timeout = NULL")
     id, played, attempt = await running(core)
-    await passes(clock, played, attempt, minutes=10)
+    await passes(core, clock, played, attempt, minutes=10)
     await attempt.save({"draft": 1}, progress=False)
     await attempt.finish("again", saved={"draft": 1}, progress=False)
     attempt = await played.claim_one()
     assert attempt.job.stall_left == 600
-    await passes(clock, played, attempt, minutes=9)
+    await passes(core, clock, played, attempt, minutes=9)
     await attempt.save({"draft": 2}, progress=False)
-    await passes(clock, played, attempt, minutes=2)
+    await passes(core, clock, played, attempt, minutes=2)
     assert await rescuing.keep_timeouts(core) == 1
     assert (await read(core, id)).error_code == "stalled"
 
