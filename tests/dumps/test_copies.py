@@ -99,6 +99,13 @@ def test_the_disk_too_is_promised_only_once(copies: Copies, tmp_path: Path, monk
         Copies(tmp_path / "copies", JobId(uuid4())).reserve("b2", 2000, None)
 
 
+def test_without_room_nothing_is_made(copies: Copies, tmp_path: Path) -> None:
+    """On a full disk not even a folder could be."""
+    with pytest.raises(NoRoom):
+        copies.reserve("a1", 1 << 60, None)
+    assert not (tmp_path / "copies").exists()
+
+
 def test_who_is_killed_holds_no_room(copies: Copies, tmp_path: Path) -> None:
     """Only what it wrote: that is there until it is dropped."""
     script = f"""

@@ -56,11 +56,11 @@ class Copies:
 
     def reserve(self, copy: str, size: int, budget: int | None) -> Room:
         """For a new copy of so many bytes. One at a time: two who look together would both find the same room."""
+        # Before anything is made, too: on a full disk nothing can be.
+        self._refuse(size, budget)
         self._all.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(self._all / "lock"):
-            lacking = self.lacking(size, budget)
-            if lacking is not None:
-                raise NoRoom(lacking)
+            self._refuse(size, budget)
             self._own.mkdir(mode=0o700, exist_ok=True)
             promise = self._own / f"{copy}{PROMISE}"
             held = os.open(promise, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -110,6 +110,11 @@ class Copies:
 
     def remove(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
+
+    def _refuse(self, size: int, budget: int | None) -> None:
+        lacking = self.lacking(size, budget)
+        if lacking is not None:
+            raise NoRoom(lacking)
 
     def _file(self, copy: str) -> Path:
         return self._own / f"{copy}.db"
