@@ -116,6 +116,10 @@ class WorkerSeen:
     beat_at: datetime
     expires_at: datetime
 
+    @property
+    def place(self) -> tuple[bool, datetime, UUID]:
+        return self.live, self.started_at, self.session
+
 
 @dataclass(frozen=True, slots=True)
 class VersionSeen:
@@ -218,7 +222,10 @@ def _relative(row: asyncpg.Record) -> Relative:
     )
 
 
-async def workers(db: Database) -> list[WorkerSeen]:
+async def workers(
+    db: Database, *, after: tuple[bool, datetime, UUID] | None = None, limit: int = MOST_WORKERS
+) -> list[WorkerSeen]:
+    """The live ones first, newest first; `after` is the `place` of one of them."""
     return [
         WorkerSeen(
             session=SessionId(row["id"]),
@@ -234,7 +241,7 @@ async def workers(db: Database) -> list[WorkerSeen]:
             beat_at=row["beat_at"],
             expires_at=row["expires_at"],
         )
-        for row in await db.fetch(SQL["sessions_seen"], MOST_WORKERS)
+        for row in await db.fetch(SQL["sessions_seen"], limit, *(after or (None, None, None)))
     ]
 
 
