@@ -84,19 +84,22 @@ class PartWriter:
         buffer = bytearray()
         while position is not None:
             chunk = await self._composer.render(position, start)
-            buffer += memoryview(chunk.data)[skip:]
-            length, skip = len(chunk.data), 0
-            while len(buffer) >= size:
-                data = bytes(memoryview(buffer)[:size])
-                del buffer[:size]
+            left, skip = memoryview(chunk.data)[skip:], 0
+            # Never more than a part: a chunk can be a row of many.
+            while len(buffer) + len(left) >= size:
+                data, left = bytes(buffer) + left[: size - len(buffer)], left[size - len(buffer) :]
+                buffer.clear()
                 digest = await on_io(chained, digest, data)
-                await self._send(data, Cursor(part + 1, digest, position, start, length - len(buffer)))
+                await self._send(data, Cursor(part + 1, digest, position, start, len(chunk.data) - len(left)))
                 part += 1
                 if over():
                     await self._settle()
                     return False
+            buffer += left
             position, start = chunk.next, Written(part - 1, size, digest)
             self._told(chunk.at, (part - 1) * size + len(buffer))
+            # Not held while the next one is made.
+            del chunk, left
         self.size = (part - 1) * size + len(buffer)
         if buffer or part == 1:
             data = bytes(buffer)
