@@ -197,7 +197,7 @@ async def _opened(serve: Serve, path: str) -> AsyncIterator[OpenPage]:
             page.regions[region.group(1)] = float(every.group(1)) if every else DEFAULT_EVERY
     if shown := re.findall(r'<tr[^>]* data-job="([^"]+)"', text)[:SHOWN_ROWS]:
         page.query = f"?rows={','.join(shown)}"
-        page.regions |= {"rows": LIST_EVERY, "fresh": DEFAULT_EVERY}
+        page.regions["rows"] = LIST_EVERY
     narrowed = re.search(r'data-stream="([^"]*)"', text)
     stream = asyncio.create_task(_watch(serve, page, narrowed.group(1) if narrowed else ""))
     try:
