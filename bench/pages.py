@@ -158,6 +158,8 @@ async def _share_of_a_core(serve: Serve, seconds: float, pages: list[OpenPage]) 
     before, began = own_cpu(process), time.perf_counter()
     await asyncio.sleep(seconds)
     share = (own_cpu(process) - before) / (time.perf_counter() - began)
+    if loading.done():
+        loading.result()  # nothing was measured: it says why
     loading.cancel()
     await asyncio.gather(loading, return_exceptions=True)
     return share
@@ -195,11 +197,13 @@ async def _opened(serve: Serve, path: str) -> AsyncIterator[OpenPage]:
             page.regions[region.group(1)] = float(every.group(1)) if every else DEFAULT_EVERY
     if shown := re.findall(r'<tr[^>]* data-job="([^"]+)"', text)[:SHOWN_ROWS]:
         page.query = f"?rows={','.join(shown)}"
-        page.regions |= {"rows": LIST_EVERY, "fresh": DEFAULT_EVERY}
+        page.regions["rows"] = LIST_EVERY
     narrowed = re.search(r'data-stream="([^"]*)"', text)
     stream = asyncio.create_task(_watch(serve, page, narrowed.group(1) if narrowed else ""))
     try:
         yield page
+        if stream.done():
+            stream.result()  # it was closed by the server, or a fetch was refused
     finally:
         stream.cancel()
         await asyncio.gather(stream, return_exceptions=True)
@@ -234,5 +238,6 @@ async def _fetch(serve: Serve, page: OpenPage, regions: list[str]) -> float:
     address = serve.url + page.path + page.query
     async with serve.http.get(address, headers=sent, auto_decompress=False) as answer:
         await answer.read()
+        answer.raise_for_status()
         page.fetched += 1
         return float(answer.headers.get("X-Paddock-Rest", 0))
