@@ -47,7 +47,7 @@ class Copies:
         above = next(folder for folder in (self._all, *self._all.parents) if folder.exists())
         free = shutil.disk_usage(above).free
         if free < size + SPARE:
-            return f"{above} has {free:,} bytes free, and the copy needs {size + SPARE:,}"
+            return f"the disk has {free:,} bytes free, and the copy needs {size + SPARE:,}"
         held = sum(held_by(folder) for folder in _folders(self._all) if folder != self._own)
         if budget is not None and held + size > budget:
             return f"copies hold {held:,} bytes, this one needs {size:,}, and work_bytes allows {budget:,}"
