@@ -24,6 +24,9 @@ path = "empty.db"
 [dumps.databases.elsewhere]
 type = "sqlite"
 path = "not-here.db"
+[dumps.databases.rollback]
+type = "sqlite"
+path = "rollback.db"
 """
 ORDERS = 60_000
 
@@ -41,6 +44,9 @@ def write_databases(folder: Path) -> None:
     empty.execute("PRAGMA journal_mode = WAL").fetchall()
     empty.execute("CREATE TABLE bare(id INTEGER)")
     empty.close()
+    rollback = apsw.Connection(str(folder / "rollback.db"))
+    rollback.execute("CREATE TABLE bare(id INTEGER)")
+    rollback.close()
 
 
 @dataclass

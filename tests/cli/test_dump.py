@@ -124,6 +124,7 @@ def test_a_file_that_is_there_is_not_written_over(terminal: Terminal, tmp_path: 
     ("words", "code", "said"),
     [
         (["nowhere"], 3, "Database 'nowhere' does not exist."),
+        (["shop", "--table", "nothing"], 3, "Table 'nothing' does not exist."),
         (["shop", "--format", "custom"], 2, "not exported as 'custom'"),
         (["shop", "--format", "json", "--schema-only"], 2, "schemaOnly and dataOnly are for"),
         (["shop", "-o", "/nowhere/at/all.sql"], 2, "/nowhere/at is not a folder"),
@@ -140,10 +141,10 @@ def test_what_cannot_be_is_a_sentence(terminal: Terminal, words: list[str], code
 
 
 def test_a_dump_that_fails_says_why(terminal: Terminal) -> None:
-    answer = terminal("dump", "shop", "--table", "nothing")
+    answer = terminal("dump", "rollback")
 
     assert answer.code == 1
-    assert "failed: Table 'nothing' does not exist." in answer.err
+    assert "failed: The database rollback.db has no write-ahead log" in answer.err
     assert "paddock why" in answer.err
 
 

@@ -1,7 +1,9 @@
 """A whole Paddock in processes of its own that dumps databases, and what an undisturbed render of the same state gives."""
 
+import base64
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +32,7 @@ RESTLESS = {
     "PADDOCK_RESCUE_SECONDS": "0.2",
     "PADDOCK_DUMPS_SLICE_SECONDS": "0.001",
 }
+KINDS = ("dump:shop", "dump:lake", "dump:books")
 CONFIGURATION = """
 [dumps]
 part_bytes = 65536
@@ -40,6 +43,9 @@ path = "shop.db"
 type = "duckdb"
 path = "lake.duckdb"
 """
+
+
+BULKY = 24_000
 
 
 @dataclass
@@ -85,7 +91,7 @@ class Place:
     def turns(self) -> dict[str, int] | None:
         """Of each dump that has not ended."""
         try:
-            found = [job for kind in ("dump:shop", "dump:lake") for job in self.client.list(kind=kind, most=20)]
+            found = [job for kind in KINDS for job in self.client.list(kind=kind, most=20)]
         except PaddockError as error:
             if not error.passes:
                 raise
@@ -106,17 +112,18 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(rows: int, environment: Mapping[str, str] | None = None) -> Iterator[Place]:
+def place(rows: int, environment: Mapping[str, str] | None = None, more: str = "", bulk: int = 0) -> Iterator[Place]:
+    """`more`: of the configuration; `bulk`: bytes of text beside the rows, which nothing makes much smaller."""
     with data_folder() as data:
-        write_sqlite(data.parent / "shop.db", rows)
-        write_duckdb(data.parent / "lake.duckdb", rows)
-        (data.parent / "paddock.toml").write_text(CONFIGURATION)
+        write_sqlite(data.parent / "shop.db", rows, bulk)
+        write_duckdb(data.parent / "lake.duckdb", rows, bulk)
+        (data.parent / "paddock.toml").write_text(CONFIGURATION + more)
         settings = clean_environment(**{**RESTLESS, **(environment or {})})
         with running_up(data, "--port", "0", environment=settings) as up, up.client() as client:
             yield Place(up, data.parent, client)
 
 
-def write_sqlite(path: Path, rows: int) -> None:
+def write_sqlite(path: Path, rows: int, bulk: int = 0) -> None:
     shop = apsw.Connection(str(path))
     shop.pragma("journal_mode", "wal")
     shop.execute(
@@ -135,10 +142,12 @@ def write_sqlite(path: Path, rows: int) -> None:
         )
         shop.execute("INSERT INTO lines SELECT id, id % 3, 'what it''s ' || id FROM orders")
         shop.execute("INSERT INTO seen SELECT hex(randomblob(30)) FROM orders")
+        for _ in range(0, bulk, BULKY):
+            shop.execute("INSERT INTO seen VALUES (?)", (base64.b64encode(os.urandom(BULKY * 3 // 4)).decode(),))
     shop.close()
 
 
-def write_duckdb(path: Path, rows: int) -> None:
+def write_duckdb(path: Path, rows: int, bulk: int = 0) -> None:
     with duckdb.connect(str(path)) as lake:
         lake.execute("SET threads = 1")
         lake.execute(
@@ -147,6 +156,11 @@ def write_duckdb(path: Path, rows: int) -> None:
             {"rows": rows},
         )
         lake.execute("CREATE TABLE other AS SELECT id * 2 AS twice, name FROM events WHERE id % 3 = 0")
+        lake.execute(
+            "INSERT INTO other SELECT row, string_agg(to_base64(unhex(md5(row || ' ' || n))), '') "
+            f"FROM range($rows) r(row), range({BULKY // 24}) t(n) GROUP BY row ORDER BY row",
+            {"rows": bulk // BULKY},
+        )
 
 
 async def undisturbed(place: Place, id: str, scratch: Path) -> bytes:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PAGE = 1000
+HOLDS = (
+    "Until the dump ends, PostgreSQL keeps all rows that are deleted or changed meanwhile, and its tables can be neither"
+    " dropped nor altered."
+)
 
 app = App(name="dumps", help="The dumps there are.")
 
@@ -178,6 +182,12 @@ def _what(dump: Item) -> str:
     return ", ".join(map(str, [*named, *without])) or "all"
 
 
+def _snapshot(dump: Item) -> str | None:
+    """A server that is older than we are does not tell."""
+    age = dump.get("snapshotAgeSeconds")
+    return None if age is None else f"{span(age)} old. {HOLDS}"
+
+
 def _left(dump: Item) -> str | None:
     return None if dump["etaSeconds"] is None else span(dump["etaSeconds"])
 
@@ -193,6 +203,7 @@ def _person(dump: Item) -> "RenderableType":
             ("format", dump["format"]),
             ("what", _what(dump)),
             ("as of", None if dump["pointInTime"] is None else f"{dump['pointInTime']} UTC"),
+            ("snapshot", _snapshot(dump)),
             ("done", None if _progress(dump) == "-" else _progress(dump)),
             ("left", _left(dump)),
             ("tables", tables),

@@ -25,6 +25,7 @@ def dump_json(dump: Dump, config: Config, version: int = 1) -> dict[str, Any]:
         "percent": 100 if completed else report.get("percent", 0),
         "etaSeconds": report.get("eta_seconds"),
         "pointInTime": _time(dump.point_in_time if completed else report.get("point_in_time")),
+        "snapshotAgeSeconds": snapshot_age(dump, config),
         "restarts": (dump.restarts if completed else report.get("restarts")) or 0,
         "createdAt": _time(dump.created_at),
         "completedAt": None if dump.live is not None else _time(dump.ended_at),
@@ -41,6 +42,12 @@ def dump_json(dump: Dump, config: Config, version: int = 1) -> dict[str, Any]:
         "schedule": dump.schedule,
         "job": str(dump.live or dump.job_id),
     }
+
+
+def snapshot_age(dump: Dump, config: Config) -> int | None:
+    """Of the snapshot that it holds in PostgreSQL just now; a copy of a file holds nobody up."""
+    live = config.dumps_databases.get(dump.database, {}).get("type") == "postgres"
+    return max(0, round(dump.frozen_for)) if live and dump.frozen_for is not None else None
 
 
 def shown(dump: Dump, version: int) -> tuple[str, str | None]:

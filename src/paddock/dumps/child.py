@@ -1,4 +1,4 @@
-"""The process that renders one streamed dump: `python -m paddock.dumps.child PARENT`.
+"""The process that renders one streamed dump, or looks for tables: `python -m paddock.dumps.child PARENT`.
 
 One line on standard input says which database and how; one line on standard output says that it begins, or why not, and
 after it come the bytes of the dump and nothing else. Whoever reads them takes them for whole only if this process ends
@@ -23,7 +23,7 @@ from paddock.dumps.composing import Composer
 from paddock.dumps.copies import Copies, NoRoom
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.settings import DATABASE, DatabaseSettings, FileDatabase, PostgresDatabase
-from paddock.dumps.source import Frozen
+from paddock.dumps.source import FileSource, Frozen, LiveSource
 from paddock.engines.children.sandbox import die_with
 from paddock.jobs.errors import InfrastructureError, TransientResourceError
 from paddock.jobs.model import JobId
@@ -53,6 +53,23 @@ async def render(asked: dict[str, Any], out: IO[bytes]) -> int:
         out.write(orjson.dumps({"error": _told(problem)}) + b"\n")
         out.flush()
     return 0
+
+
+async def look(asked: dict[str, Any], out: IO[bytes]) -> int:
+    """One line: whether the tables asked for are there, or why that cannot be told."""
+    try:
+        await _source(DATABASE.validate_python(asked["settings"])).look(DumpOptions.model_validate(asked["options"]))
+        found: dict[str, Any] = {"begins": True}
+    except (InfrastructureError, OSError) as problem:
+        found = {"error": _told(problem)}
+    out.write(orjson.dumps(found) + b"\n")
+    return 0
+
+
+def _source(settings: DatabaseSettings) -> FileSource | LiveSource:
+    from paddock.dumps.running import file_source, live_source
+
+    return live_source(settings) if isinstance(settings, PostgresDatabase) else file_source(settings)
 
 
 def _told(problem: InfrastructureError | OSError) -> dict[str, Any]:
@@ -126,7 +143,7 @@ def main() -> int:
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0) as out:
         # Whatever a library prints is not part of a dump.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        return asyncio.run(render(asked, out))
+        return asyncio.run((look if asked.get("look") else render)(asked, out))
 
 
 if __name__ == "__main__":

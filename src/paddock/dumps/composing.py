@@ -181,7 +181,7 @@ class Composer:
         table = piece.section.table
         rows = Rows(b"", None) if table is None else await self.frozen.rows(table, self.format, at["p"])
         data = b"" if at["p"] is not None else piece.section.head
-        if rows.data and table is not None and at["n"].get(table.name):
+        if rows.data and rows.begins and table is not None and at["n"].get(table.name):
             data += piece.between
         data += rows.data
         if rows.next is None:

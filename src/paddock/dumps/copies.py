@@ -79,7 +79,7 @@ class Copies:
         others = [(_written(folder), _promised(folder)) for folder in _folders(self._all) if folder != self._own]
         free = shutil.disk_usage(above).free - sum(max(0, promised - written) for written, promised in others)
         if free < size + SPARE:
-            return f"{above} has {max(0, free):,} bytes free, and the copy needs {size + SPARE:,}"
+            return f"the disk has {max(0, free):,} bytes free, and the copy needs {size + SPARE:,}"
         held = sum(max(each) for each in others)
         if budget is not None and held + size > budget:
             return f"copies hold {held:,} bytes, this one needs {size:,}, and work_bytes allows {budget:,}"

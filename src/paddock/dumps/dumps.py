@@ -31,6 +31,8 @@ REMOVE = "remove_dump"
 ALPHABET = string.digits + string.ascii_lowercase
 # Beyond every id there is.
 LAST_ID = "export_~"
+# Of a `Dump`, what its row does not have.
+NOT_STORED = ("live", "claimed", "report", "frozen_for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Dump:
     live: JobId | None = None
     claimed: bool = False
     report: JsonObject | None = None
+    # So old is what the turn at work has frozen, in seconds.
+    frozen_for: float | None = None
 
     @property
     def shown_status(self) -> str:
@@ -231,7 +235,7 @@ async def page(
 
 
 def _dump(row: asyncpg.Record) -> Dump:
-    known: dict[str, Any] = {name: row[name] for name in Dump.__slots__ if name not in ("live", "claimed", "report")}
+    known: dict[str, Any] = {name: row[name] for name in Dump.__slots__ if name not in NOT_STORED}
     for name in ("request", "tables", "error"):
         known[name] = None if row[name] is None else orjson.loads(row[name])
     return Dump(
@@ -239,6 +243,7 @@ def _dump(row: asyncpg.Record) -> Dump:
         live=row["live_id"],
         claimed=row["live_id"] is not None and (row["live_status"] != "pending" or row["live_turns"] > 0),
         report=None if row["live_report"] is None else orjson.loads(row["live_report"]),
+        frozen_for=None if row["frozen_at"] is None else (row["now"] - _time(row["frozen_at"])).total_seconds(),
     )
 
 
@@ -275,6 +280,7 @@ async def expire(core: "Core", at_once: int = 100) -> int:
     """Dumps whose time is over, or that newer ones of their schedule take the place of; live ones wait for their end."""
     async with core.db.transaction() as tx:
         await tx.execute(SQL["settle_dumps"])
+        await tx.execute(SQL["unclaimed_dumps"])
         found = {
             row["id"] for name in ("expired_dumps", "outnumbered_dumps") for row in await tx.fetch(SQL[name], at_once)
         }

@@ -21,7 +21,7 @@ from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, read_cursor, write_cursor
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.tokens import EVERYTHING, Caller
-from paddock.dumps import downloading, dumps, syncing
+from paddock.dumps import downloading, dumps, looking, syncing
 from paddock.dumps.answering import dump_json, shown
 from paddock.dumps.dumps import Dump, NewDump
 from paddock.dumps.model import DumpOptions, Format
@@ -50,6 +50,7 @@ STATUS_EXAMPLE: dict[str, Any] = {
     "percent": 31.5,
     "etaSeconds": 12,
     "pointInTime": "2026-11-16 09:30:01",
+    "snapshotAgeSeconds": None,
     "restarts": 0,
     "createdAt": "2026-11-16 09:30:00",
     "completedAt": None,
@@ -95,6 +96,7 @@ async def start_dump(
     request: Request, body: DumpRequest, plane: ThePlane, caller: Asking, key: KeyHeader = None
 ) -> Response:
     new = asked_dump(plane, caller, body)
+    await looking.refuse_unknown_tables(plane.config, new.database, new.options)
     idempotency = key_of(caller, "POST /export/dump", key, await request.json())
     made = await dumps.create(plane.core, new, idempotency=idempotency)
     own = f"/export/jobs/{made.id}"

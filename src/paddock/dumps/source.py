@@ -38,11 +38,12 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """`next` is None after the last rows of the table. `counts`: rows of each table in it; for a source that writes many
-    tables in one section, else of the one."""
+    tables in one section, else of the one. `begins`: False where this goes on with a row of the rows before."""
 
     data: bytes
     next: Place | None
     counts: Mapping[str, int] = field(default_factory=dict)
+    begins: bool = True
 
 
 class Frozen(Protocol):
@@ -57,7 +58,7 @@ class Frozen(Protocol):
 
     @property
     def size(self) -> int:
-        """Of the source, in bytes: for estimates and part sizes."""
+        """Of the source, in bytes, unpacked: for estimates and part sizes. A dump has at most three times as many."""
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -67,8 +68,8 @@ class Frozen(Protocol):
         """Of the SQL format, tables with their rows' places. JSON and CSV are put together by `composing`."""
 
     async def rows(self, table: Table, format: Format, place: Place | None) -> Rows:
-        """From `place`, None: the first. SQL: whole statements, each with its newline. JSON: objects with `,\\n` between,
-        none at the ends. CSV: lines that end in CRLF, without the header."""
+        """From `place`, None: the first. SQL: statements, each with its newline. JSON: objects with `,\\n` between, none at
+        the ends. CSV: lines that end in CRLF, without the header. A large row may go on in the rows that follow."""
 
     async def close(self) -> None: ...
 
@@ -88,6 +89,9 @@ Progress = Callable[[int, int], Awaitable[None]]
 class FileSource(Protocol):
     """Dumped from a copy, which outlives the process: resumable."""
 
+    async def look(self, options: DumpOptions) -> None:
+        """Raises `unknown_table` for what is asked for and not there. Without a copy: of what is there just now."""
+
     async def copy(self, target: Path, progress: Progress) -> datetime:
         """Makes the copy and flushes it to the disk. Answers the point in time it stands for."""
 
@@ -96,5 +100,8 @@ class FileSource(Protocol):
 
 class LiveSource(Protocol):
     """Dumped from a snapshot that lives as long as this process holds it: a loss begins a new draft."""
+
+    async def look(self, options: DumpOptions) -> None:
+        """As of a file, without a snapshot."""
 
     async def open(self, format: Format, options: DumpOptions, draft: str) -> Frozen: ...

@@ -74,7 +74,7 @@ class Streamed(Response):
         child: asyncio.subprocess.Process | None = None
         try:
             async with asyncio.timeout(self._longest):
-                child = await _start()
+                child = await start()
                 await self._relay(child, receive, send)
         except TimeoutError:
             self._gave_up("it took longer than dumps_sync_max_seconds")
@@ -84,7 +84,7 @@ class Streamed(Response):
                 ) from None
         finally:
             if child is not None:
-                await _end(child)
+                await end(child)
             self._slot.release()
 
     async def _relay(self, child: asyncio.subprocess.Process, receive: Receive, send: Send) -> None:
@@ -116,7 +116,7 @@ class Streamed(Response):
             begins = await child.stdout.readline()
             if not begins:
                 raise RuntimeError(f"The process of a streamed export ended before it began: {await words}")
-            _check(begins)
+            check(begins)
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             self._started.set()
             while data := await child.stdout.read(READ):
@@ -145,7 +145,7 @@ class Streamed(Response):
 POST_INSTEAD = 'Send POST /export/dump {"async": true} instead, and download the file when it is there.'
 
 
-def _check(line: bytes) -> None:
+def check(line: bytes) -> None:
     error = orjson.loads(line).get("error")
     if error is None:
         return
@@ -153,7 +153,7 @@ def _check(line: bytes) -> None:
     raise Refused(error["code"], error["message"], hint=error["hint"] if status != 404 else None, status=status)
 
 
-async def _start() -> asyncio.subprocess.Process:
+async def start() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -168,7 +168,7 @@ async def _start() -> asyncio.subprocess.Process:
     )
 
 
-async def _end(child: asyncio.subprocess.Process) -> None:
+async def end(child: asyncio.subprocess.Process) -> None:
     """Also while we are being cancelled: a process that nobody waited for stays behind. What it wrote last is read, or its
     end would never be seen."""
     if child.returncode is None:

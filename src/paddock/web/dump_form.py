@@ -17,7 +17,7 @@ COMPRESSIONS = {"none": "none", "zstd": "zstd", "gzip": "gzip"}
 WHICH = {"all": "all tables", "only": "only these", "but": "all but these"}
 CONTENTS = {"all": "schema and rows", "schema": "the schema alone", "data": "the rows alone"}
 DEFAULTS = {"format": "sql", "compress": "none", "which": "all", "content": "all"}
-ABOUT = {"invalid_callback": "callback_url"}
+ABOUT = {"invalid_callback": "callback_url", "unknown_table": "tables"}
 UPPER = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

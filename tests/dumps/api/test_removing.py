@@ -17,6 +17,7 @@ from paddock.dumps.model import DumpOptions, prefix_of
 from paddock.dumps.removing import EXPIRY, LEFTOVERS, REMOVE
 from paddock.dumps.request import new_dump
 from paddock.dumps.settings import databases_from
+from paddock.jobs import schedules
 from paddock.jobs.core import Core
 from paddock.jobs.model import NewJob
 from paddock.storage.parts import open_parts
@@ -154,6 +155,7 @@ async def test_one_that_is_being_made_again_waits_for_that_end(
 
 
 async def scheduled(core: Core, config: Config, played: Played, name: str = "nightly", keep: int | None = 2) -> str:
+    await schedules.ensure(core, name, "scheduled_dump", timedelta(days=1), {"keepLast": keep})
     made = await dumps.create(
         core,
         new_dump(

@@ -1,5 +1,6 @@
 """Dumps that make themselves due."""
 
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -57,6 +58,26 @@ async def test_of_a_schedule_the_last_two_stay(
     await dumps.expire(core)
 
     assert [dump.id for dump in await dumps.page(core.db, None)] == ids[:1:-1]
+
+
+@pytest.mark.parametrize("how", ["deleted", "keeps none"])
+async def test_what_a_schedule_kept_goes_by_its_age_once_it_keeps_no_more(
+    grace: httpx2.AsyncClient, clock: DatabaseClock, core: Core, config: Config, played: Played, how: str
+) -> None:
+    await made(grace, PAYLOAD)
+    await run(grace, core, config)
+    await played.complete()
+    await clock.advance(timedelta(days=30))
+    assert await dumps.expire(core) == 0
+
+    if how == "deleted":
+        assert (await grace.delete("/api/schedules/nightly")).status_code == 200
+    else:
+        changed = {"payload": {**PAYLOAD, "keepLast": None}}
+        assert (await grace.patch("/api/schedules/nightly", json=changed)).status_code == 200
+    assert await dumps.expire(core) == 0
+    await clock.advance(timedelta(days=8))
+    assert await dumps.expire(core) == 1
 
 
 async def test_a_second_try_makes_no_second_dump(

@@ -8,10 +8,12 @@ import pytest
 from paddock.api.tokens import NewToken
 from paddock.config import Config
 from paddock.dumps import dumps
+from paddock.dumps.composing import stated
 from paddock.jobs import wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core
 from tests.api.conftest import Clients
+from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played, Start, error, status
 from tests.dumps.api.inside import run_inside
 
@@ -32,6 +34,21 @@ async def test_it_is_in_progress_from_the_first_claim_to_the_end(
 
     await played.complete()
     assert (await status(ada, id))["status"] == "completed"
+
+
+async def test_the_age_of_a_snapshot_is_told_while_postgres_is_held_up_by_it(
+    grace: httpx2.AsyncClient, clock: DatabaseClock, played: Played, start: Start
+) -> None:
+    for database, age in (("books", 5), ("shop", None)):
+        id = await start(grace, database=database)
+        attempt = await played.claim(database)
+        assert (await status(grace, id, v=2))["snapshotAgeSeconds"] is None, "nothing is frozen yet"
+        await attempt.save({"point_in_time": stated(clock.at), "restarts": 0})
+        await clock.advance(seconds=5)
+        assert (await status(grace, id, v=2))["snapshotAgeSeconds"] == age
+
+        await attempt.finish("again", delay_seconds=60)
+        assert (await status(grace, id, v=2))["snapshotAgeSeconds"] is None, "nobody holds it between two turns"
 
 
 async def test_progress_is_what_the_worker_reported(

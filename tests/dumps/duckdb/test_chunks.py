@@ -15,7 +15,7 @@ from paddock.dumps.duckdb.frozen import DuckdbFrozen
 from paddock.dumps.model import CHUNK_BYTES, CHUNK_ROWS, DumpOptions, Format
 from paddock.dumps.source import Place, Rows
 from paddock.jobs.errors import PermanentRunnerError
-from tests.dumps.duckdb.loading import AT, made, nothing, source
+from tests.dumps.duckdb.loading import AT, dumped, made, nothing, source
 
 FORMATS: tuple[Format, ...] = ("sql", "json", "csv")
 
@@ -224,3 +224,17 @@ async def test_a_large_row_is_written_as_a_small_one_would_be(
         await of.close()
         assert len(by_column.data) > CHUNK_BYTES
         assert by_column.data == by_expression.data
+
+
+async def test_a_packed_database_is_known_to_be_larger_than_its_file(tmp_path: Path) -> None:
+    """Else its dump would have more parts than a store takes: they are sized before it is written."""
+    repeated = "CREATE TABLE packed AS SELECT 1 AS n, repeat('the same ', 20) AS said, NULL::INTEGER AS nothing FROM"
+    path = made(tmp_path / "a.db", [f"{repeated} range(300_000)"])
+    written = len(await dumped(path, "json"))
+    copy = path.with_name("copy.db")
+    await source(path).copy(copy, nothing)
+    opened = await source(path).open(copy, AT, DumpOptions())
+    await opened.close()
+
+    assert written > 20 * path.stat().st_size
+    assert written < 3 * opened.size < 4 * written

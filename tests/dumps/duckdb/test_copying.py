@@ -101,6 +101,7 @@ async def test_a_database_that_is_open_elsewhere_is_locked_and_the_holder_named(
         with pytest.raises(TransientResourceError, match=f"is open for writing in process {process.pid},") as refused:
             await source(path).copy(tmp_path / "copy.db", nothing)
         assert refused.value.code == "source_locked"
+        assert str(tmp_path) not in refused.value.message
         assert not (tmp_path / "copy.db").exists()
 
     await source(path).copy(tmp_path / "copy.db", nothing)
@@ -185,7 +186,7 @@ def _checksum(data: bytes) -> int:
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("missing.db", "database_missing", "There is no database at"),
+        ("missing.db", "database_missing", "There is no database missing.db"),
         ("text.db", "not_a_database", "is not a DuckDB database"),
         ("empty.db", "not_a_database", "is not a DuckDB database"),
         ("short.db", "database_unreadable", "DuckDB cannot open"),
@@ -221,6 +222,8 @@ async def test_what_cannot_be_dumped_is_said_at_once(tmp_path: Path, name: str, 
         await source(path).copy(tmp_path / "copy.db", nothing)
 
     assert refused.value.code == code
+    assert name in refused.value.message
+    assert str(tmp_path) not in f"{refused.value.message} {refused.value.hint}", "where it lies is for the log"
 
 
 FULL = """

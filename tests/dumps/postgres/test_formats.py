@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from paddock.dumps.model import DumpOptions
+from paddock.dumps.postgres.source import PostgresSource
 from tests.dumps.postgres.conftest import Connection, Place
-from tests.dumps.postgres.dumping import dumped
+from tests.dumps.postgres.dumping import DRAFT, dumped
 
 ROWS = """
 CREATE TABLE things (id int PRIMARY KEY, name text, price numeric, photo bytea, weight float8);
@@ -93,3 +95,20 @@ async def test_rows_beyond_one_chunk(admin: Connection, source: Place, format: s
         found = [(int(i), text) for i, text in csv.reader(io.StringIO(whole.data.decode(), newline=""))]
     assert found == [(i, "x" * 1000 + str(i)) for i in range(1, 10001)]
     assert whole.counts == {"big": 10000}
+
+
+async def test_what_the_server_packs_counts_for_more_than_its_bytes(admin: Connection, source: Place) -> None:
+    """Else its dump would have more parts than a store takes: they are sized before it is written."""
+    packed = "(SELECT string_agg(md5((n * i)::text) || repeat(' ', 150), '') FROM generate_series(1, 1000) i)"
+    await admin.execute(f"CREATE TABLE packed AS SELECT {packed} AS said FROM generate_series(1, 40) n")
+    nothing = ", ".join(f"a_column_without_values_{n} int" for n in range(40))
+    await admin.execute(f"CREATE TABLE nothing ({nothing}); INSERT INTO nothing SELECT FROM generate_series(1, 20000)")
+    await admin.execute("ANALYZE")
+    for table in ("packed", "nothing"):
+        written = len((await dumped(source.settings(), "json", tables=[table])).data)
+        frozen = await PostgresSource(source.settings()).open("json", DumpOptions(tables=[table]), DRAFT)
+        await frozen.close()
+        stored = await admin.fetchval("SELECT pg_table_size($1::text::regclass)", table)
+
+        assert written > 3 * stored, table
+        assert written < 3 * frozen.size, table

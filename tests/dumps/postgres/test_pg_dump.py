@@ -1,12 +1,15 @@
 """pg_dump: the right one, told what it needs and nothing else."""
 
 import asyncio
+import json
 import os
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 
+from paddock.dumps import syncing
 from paddock.dumps.model import DumpOptions
 from paddock.dumps.postgres import pg_dump
 from paddock.dumps.postgres.errors import pg_dump_said
@@ -16,6 +19,7 @@ from paddock.dumps.source import Frozen, Table
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from tests.dumps.postgres.conftest import BIN, PASSWORD, Connection, Place
 from tests.dumps.postgres.dumping import DRAFT, dumped
+from tests.playing import until
 
 
 def program(folder: Path, script: str) -> Path:
@@ -194,6 +198,25 @@ async def test_a_caller_that_is_cancelled_ends_it(admin: Connection, source: Pla
     await frozen.close()
 
     assert not Path(f"/proc/{pid}").exists()
+    await nobody_connected(admin)
+
+
+async def test_a_stream_that_is_broken_off_takes_a_silent_one_with_it(
+    admin: Connection, source: Place, tmp_path: Path
+) -> None:
+    silent = program(tmp_path, "[ $1 = --version ] && echo 'pg_dump (PostgreSQL) 99.1' && exit\nexec sleep 1000")
+    settings = source.settings(pg_dump=silent).model_dump(mode="json", exclude_defaults=True)
+    asked = {"database": "books", "settings": settings, "format": "sql", "options": {}, "single": False}
+    child = await syncing.start()
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(json.dumps(asked).encode() + b"\n")
+    assert json.loads(await child.stdout.readline()) == {"begins": True}
+    [sleeper] = psutil.Process(child.pid).children()
+
+    await syncing.end(child)
+
+    await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
     await nobody_connected(admin)
 
 

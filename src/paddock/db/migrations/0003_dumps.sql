@@ -33,7 +33,7 @@ CREATE TABLE dumps (
     -- The schedule that had it made, and how many of its completed ones are kept.
     schedule    text,
     keep_last   int,
-    -- So long after its end it goes; those a schedule counts go by that.
+    -- So long after its end it goes; those a schedule counts go by that, as long as it does.
     kept        interval NOT NULL,
     expires_at  timestamptz,
     created_at  timestamptz NOT NULL DEFAULT paddock_now(),
@@ -45,6 +45,7 @@ CREATE INDEX dumps_owner ON dumps (owner, id);
 CREATE INDEX dumps_job ON dumps (job_id);
 CREATE INDEX dumps_waiting ON dumps (id) WHERE status = 'pending';
 CREATE INDEX dumps_expiring ON dumps (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX dumps_counted ON dumps (id) WHERE status = 'completed' AND expires_at IS NULL;
 CREATE INDEX dumps_schedule ON dumps (schedule, id) WHERE schedule IS NOT NULL;
 
 -- What an owner's callbacks are signed with. Subscriptions have a secret each; a callback has only its owner.

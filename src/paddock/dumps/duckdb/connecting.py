@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import structlog
 
 from paddock.engines.children.quoting import literal, quoted
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
@@ -16,6 +17,11 @@ from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, Trans
 # What DuckDB may hold while it renders; a value that needs more gets more.
 MEMORY = 24 << 20
 MEMORY_MOST = 64 << 30
+
+# Of a path that DuckDB names: all before its last part.
+_FOLDERS = re.compile(r"(?<![\w./-])/[^\s\"']*/")
+
+log = structlog.get_logger(__name__)
 
 _SETTINGS: dict[str, Any] = {
     "threads": 1,
@@ -68,32 +74,37 @@ def name_of(file: Path) -> str:
 
 
 def explained(problem: duckdb.Error, file: Path) -> InfrastructureError:
-    """What DuckDB says when it cannot open a file, as what to do about it."""
+    """What DuckDB says when it cannot open a file, as what to do about it. Whoever may see a dump sees these: the file's
+    name, not where it lies; that is for the log."""
     said = str(problem).split("\n", 1)[0]
+    log.warning("duckdb_cannot_open", path=str(file), error=said)
+    said = _FOLDERS.sub("", said.replace(f"{file.parent}/", ""))
     if "Could not set lock" in said:
         pid = re.search(r"PID (\d+)", said)
         return locked(file, int(pid[1]) if pid else None)
     if "not a valid DuckDB database file" in said:
-        return PermanentRunnerError(f"{file} is not a DuckDB database.", code="not_a_database")
+        return PermanentRunnerError(f"{file.name} is not a DuckDB database.", code="not_a_database")
     if "database does not exist" in said:
         return missing(file)
     if re.search(r"version number|newer version|storage version|older version", said):
         return PermanentRunnerError(
-            f"{file} was written by another version of DuckDB: {said}",
+            f"{file.name} was written by another version of DuckDB: {said}",
             code="database_version",
             hint=f"This is DuckDB {duckdb.__version__}. Write the file with a storage_version that it reads, or upgrade.",
         )
     if "ncrypt" in said:
-        return PermanentRunnerError(f"{file} is encrypted, and dumps have no key for it.", code="database_encrypted")
+        return PermanentRunnerError(
+            f"{file.name} is encrypted, and dumps have no key for it.", code="database_encrypted"
+        )
     if "Permission denied" in said:
-        return PermanentRunnerError(f"{file} may not be read by this worker.", code="database_unreadable")
-    return PermanentRunnerError(f"DuckDB cannot open {file}: {said}", code="database_unreadable")
+        return PermanentRunnerError(f"{file.name} may not be read by this worker.", code="database_unreadable")
+    return PermanentRunnerError(f"DuckDB cannot open {file.name}: {said}", code="database_unreadable")
 
 
 def locked(file: Path, pid: int | None) -> TransientResourceError:
     by = "another process" if pid is None else f"process {pid}"
     return TransientResourceError(
-        f"{file} is open for writing in {by}, and DuckDB lets nobody else read it then.",
+        f"{file.name} is open for writing in {by}, and DuckDB lets nobody else read it then.",
         code="source_locked",
         hint="The dump waits until that process closes the database.",
     )
@@ -101,7 +112,7 @@ def locked(file: Path, pid: int | None) -> TransientResourceError:
 
 def missing(file: Path) -> PermanentRunnerError:
     return PermanentRunnerError(
-        f"There is no database at {file}.",
+        f"There is no database {file.name}.",
         code="database_missing",
         hint="Correct the path in paddock.toml, or run the dump on a worker that has the file.",
     )

@@ -87,7 +87,7 @@ def _hold(source: Path) -> int:
         raise connecting.missing(source) from None
     except OSError as problem:
         raise PermanentRunnerError(
-            f"{source} cannot be read: {problem.strerror}.", code="database_unreadable"
+            f"{source.name} cannot be read: {problem.strerror}.", code="database_unreadable"
         ) from problem
     wanted = struct.pack(_LOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
     try:
@@ -98,7 +98,7 @@ def _hold(source: Path) -> int:
         if problem.errno in {errno.EAGAIN, errno.EACCES}:
             raise connecting.locked(source, holder) from None
         raise PermanentRunnerError(
-            f"{source} cannot be locked: {problem.strerror}.",
+            f"{source.name} cannot be locked: {problem.strerror}.",
             code="database_unreadable",
             hint="DuckDB itself needs locks on the file system that it is on.",
         ) from problem
@@ -121,7 +121,7 @@ def _check(held: int, source: Path) -> None:
     except IsADirectoryError:
         word = b""
     if word != MAGIC:
-        raise PermanentRunnerError(f"{source} is not a DuckDB database.", code="not_a_database")
+        raise PermanentRunnerError(f"{source.name} is not a DuckDB database.", code="not_a_database")
     if any(_size(Path(f"{source}{log}")) is not None for log in LOGS):
         return
     try:

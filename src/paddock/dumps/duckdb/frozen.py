@@ -17,6 +17,9 @@ from paddock.dumps.source import Place, Rows, Section, Table
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.storage.threads import on_cpu
 
+# Tables with fewer rows are not worth a look.
+MANY = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -24,6 +27,8 @@ class _Known:
 
     stored: Sequence[Stored]
     plan: planning.Plan | PermanentRunnerError
+    # As JSON, which has most bytes. The file says little: DuckDB packs what repeats itself.
+    likely_size: int
 
 
 class DuckdbFrozen:
@@ -36,7 +41,7 @@ class DuckdbFrozen:
     ) -> None:
         self.identity = f"duckdb {duckdb.__version__}/{RENDERER}"
         self.point_in_time = point_in_time
-        self.size = session.file.stat().st_size
+        self.size = max(session.file.stat().st_size, known.likely_size // 2)
         self.tables = [
             Table(table.shown, table.rows, [column.name for column in table.columns]) for table in known.stored
         ]
@@ -105,7 +110,7 @@ def opened(copy: Path, source: Path, point_in_time: datetime, options: DumpOptio
     try:
         session = _Session(copy, name)
     except duckdb.Error as problem:
-        raise connecting.explained(problem, copy) from problem
+        raise connecting.explained(problem, source) from problem
     try:
         state = copy.stat()
         version = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
@@ -114,6 +119,20 @@ def opened(copy: Path, source: Path, point_in_time: datetime, options: DumpOptio
     except BaseException:
         session.close()
         raise
+
+
+def look(source: Path, options: DumpOptions) -> None:
+    """In the database itself, read-only and only for a moment: until then nobody can open it to write."""
+    name = connecting.name_of(source)
+    try:
+        connection = connecting.attached(source, name)
+    except duckdb.Error as problem:
+        raise connecting.explained(problem, source) from problem
+    try:
+        catalog = Catalog(connection, name)
+        planning.chosen(catalog.tables(), catalog.keys, options)
+    finally:
+        connection.close()
 
 
 @functools.lru_cache(maxsize=16)
@@ -128,17 +147,27 @@ def _known(
         stored = planning.chosen(catalog.tables(), catalog.keys, options)
         for table in stored:
             refuse_unknown(table)
+        likely_size = sum(_likely_size(connection, name, table) for table in stored if table.rows > MANY)
         try:
             made = catalog.made({table.shown for table in stored}, macros.read(connection, copy, name))
             if tables:
                 made = [one for one in made if one.kind != "view"]
-            return _Known(stored, planning.planned(made, stored, name, some=bool(tables or excluded)))
+            plan = planning.planned(made, stored, name, some=bool(tables or excluded))
+            return _Known(stored, plan, likely_size)
         except PermanentRunnerError as problem:
-            return _Known(stored, problem)
+            return _Known(stored, problem, likely_size)
         except duckdb.Error as problem:
-            return _Known(stored, _not_writable(problem))
+            return _Known(stored, _not_writable(problem), likely_size)
     finally:
         connection.close()
+
+
+def _likely_size(connection: duckdb.DuckDBPyConnection, name: str, table: Stored) -> int:
+    def ask(sql: str, _frugal: bool, /) -> Sequence[Any]:
+        found: Sequence[Any] = connection.execute(sql).fetchall()[0]
+        return found
+
+    return Renderer(name, table, "json").likely_size(ask)
 
 
 def _not_writable(problem: duckdb.Error) -> PermanentRunnerError:

@@ -6,6 +6,7 @@ CHUNK_BYTES as sizes are guessed from the values alone: so ends depend on nothin
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ MOST_BYTES = 1 << 30
 # A name that no column has.
 ROW = '"#"'
 
+# Rows whose size stands for others'.
+SAMPLE = 8
 # How many ids are looked at together, at most.
 MOST_AHEAD = 2 * CHUNK_ROWS
 # How many rows fit, the last of them, the first that does not, the size of those that do and of the largest; the last row
@@ -122,6 +125,17 @@ class Renderer:
             if self._format == "sql" and _needs_care(data):
                 data = self._data(ask, start, chunk.end, careful=True)
         return Rows(data, chunk.after, {self._table.shown: chunk.count})
+
+    def likely_size(self, ask: Ask) -> int:
+        """Of all rows, by some at the beginning, in the middle and at the end. Where those are too large to be looked at
+        together, values are not packed, and the file is as large."""
+        seen: list[int] = []
+        for at in (0, self._table.rows // 2, max(0, self._table.rows - SAMPLE)):
+            with suppress(duckdb.OutOfMemoryException):
+                rows = self._chosen(at, at + SAMPLE - 1)
+                (width,) = ask(f"SELECT avg({self._size})::BIGINT FROM {rows}", True)  # noqa: S608  names are quoted
+                seen += [] if width is None else [width]
+        return self._table.rows * max(seen, default=0)
 
     def _chunk(self, ask: Ask, start: int) -> "_Chunk":
         """Looks ahead in windows of ids: DuckDB holds all large values of what it looks at. How large the windows are

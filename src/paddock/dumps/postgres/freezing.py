@@ -55,6 +55,7 @@ SELECT pg_catalog.current_setting('paddock.snapshot') AS snapshot,
        pg_catalog.pg_table_size('pg_catalog.pg_largeobject') AS large_objects
 """
 _TRIES = 5
+_LOOK_MILLISECONDS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,18 @@ async def freeze(settings: PostgresDatabase, options: DumpOptions, draft: str) -
     except BaseException:
         await leave(connection)
         raise
+
+
+async def look(settings: PostgresDatabase, options: DumpOptions) -> None:
+    """Without a snapshot, and without waiting for anybody's lock."""
+    connection = await _connect(settings, "look")
+    try:
+        await connection.execute(f"SET statement_timeout = {_LOOK_MILLISECONDS}")
+        chosen(await relations(connection), options)
+    except PROBLEMS as problem:
+        raise said(problem) from problem
+    finally:
+        await leave(connection)
 
 
 async def _try(connection: Connection, settings: PostgresDatabase, options: DumpOptions) -> Snapshot | None:

@@ -143,9 +143,8 @@ async def start(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=theirs,
             stderr=asyncio.subprocess.PIPE,
+            # In our own group, so that it is killed with us: one that waits for the server would not notice.
             env=environment(settings, secret, draft),
-            # Ctrl-C at a worker's terminal is the worker's business.
-            start_new_session=True,
         )
     except OSError as problem:
         os.close(ours)

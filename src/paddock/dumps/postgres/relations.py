@@ -9,10 +9,12 @@ from paddock.engines.postgres.session import Connection
 from paddock.jobs.errors import PermanentRunnerError
 
 # Foreign tables are among them because they can be partitions; their rows are never read. What an extension made, it
-# makes again.
+# makes again. Large values count four times: they are packed.
 _RELATIONS = """
 SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS "table", c.relkind::text AS kind,
-       c.reltuples::float8 AS rows, pg_catalog.pg_table_size(c.oid) AS bytes,
+       c.reltuples::float8 AS rows,
+       pg_catalog.pg_table_size(c.oid)
+         + 3 * coalesce(pg_catalog.pg_relation_size(nullif(c.reltoastrelid, 0)), 0) AS bytes,
        pg_catalog.row_security_active(c.oid) AS row_security,
        (SELECT i.inhparent::int8 FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition) AS parent
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

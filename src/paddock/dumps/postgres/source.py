@@ -5,7 +5,7 @@ from paddock.dumps.postgres import programs
 from paddock.dumps.postgres.copying import Copied
 from paddock.dumps.postgres.dumping import Dumped
 from paddock.dumps.postgres.errors import PROBLEMS, row_security, said
-from paddock.dumps.postgres.freezing import Snapshot, freeze
+from paddock.dumps.postgres.freezing import Snapshot, freeze, look
 from paddock.dumps.postgres.pg_dump import start
 from paddock.dumps.postgres.relations import as_people_see_them, columns
 from paddock.dumps.settings import PostgresDatabase
@@ -18,6 +18,9 @@ class PostgresSource:
 
     def __init__(self, settings: PostgresDatabase) -> None:
         self._settings = settings
+
+    async def look(self, options: DumpOptions) -> None:
+        await look(self._settings, options)
 
     async def open(self, format: Format, options: DumpOptions, draft: str) -> Frozen:
         snapshot = await freeze(self._settings, options, draft)

@@ -27,21 +27,23 @@ UPDATE dumps SET job_id = $2 WHERE id = $1 AND status = 'completed' RETURNING id
 
 -- name: dump (relaxed)
 -- With the job at work for it, which is its own or the live one that took its place: one snapshot, so that no end falls
--- between the two.
-SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report
+-- between the two. `frozen_at`: what the turn at work has frozen.
+SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report,
+       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now
 FROM dumps d LEFT JOIN LATERAL (
-    SELECT id, status, turn_count, report FROM jobs WHERE id = d.job_id
-    UNION ALL SELECT id, status, turn_count, report FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
+    SELECT id, status, turn_count, report, saved FROM jobs WHERE id = d.job_id
+    UNION ALL SELECT id, status, turn_count, report, saved FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
 WHERE d.id = $1;
 
 -- name: dumps_page (relaxed)
 -- $3: of these databases; null: of all.
-SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report
+SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report,
+       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now
 FROM (SELECT * FROM dumps WHERE id < $1 AND status <> 'deleting' AND ($3::text[] IS NULL OR database = ANY ($3))
       ORDER BY id DESC LIMIT $2) d
 LEFT JOIN LATERAL (
-    SELECT id, status, turn_count, report FROM jobs WHERE id = d.job_id
-    UNION ALL SELECT id, status, turn_count, report FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
+    SELECT id, status, turn_count, report, saved FROM jobs WHERE id = d.job_id
+    UNION ALL SELECT id, status, turn_count, report, saved FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
 ORDER BY d.id DESC;
 
 -- name: last_tables (relaxed)
@@ -71,6 +73,13 @@ SELECT d.id FROM dumps d
 WHERE d.expires_at <= paddock_now() AND d.status IN ('completed', 'failed', 'cancelled')
   AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = d.job_id) AND NOT EXISTS (SELECT FROM jobs j WHERE j.retry_of = d.job_id)
 ORDER BY d.expires_at LIMIT $1 FOR UPDATE OF d SKIP LOCKED;
+
+-- name: unclaimed_dumps (durable)
+-- Dumps that a schedule counted, and that no schedule counts any more: they go by their age, which begins now.
+UPDATE dumps d SET expires_at = paddock_now() + d.kept
+WHERE d.status = 'completed' AND d.expires_at IS NULL AND NOT EXISTS (
+    SELECT FROM schedules s WHERE s.name = d.schedule AND s.kind = 'scheduled_dump'
+      AND coalesce(s.payload -> 'keepLast', s.payload -> 'keep_last', 'null') <> 'null');
 
 -- name: outnumbered_dumps (durable)
 -- Completed ones of a schedule beyond those it keeps, which its newest dump says.

@@ -15,12 +15,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`whole` is False where the last row goes on in the next chunk; it is counted when it is over."""
+    """`begins` is False where it goes on with a row of the chunk before; that is counted when it is over."""
 
     data: bytes
     next: Any
     rows: int
-    whole: bool = True
+    begins: bool = True
 
 
 class Renderer(Protocol):

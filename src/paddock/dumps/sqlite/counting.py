@@ -79,7 +79,8 @@ class Counted:
 
     def _big_piece(self, row: int, column: int, offset: int) -> Chunk:
         span = Span(f"{self._table} LIMIT 1 OFFSET ?", (row,), row + 1)
+        begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk(data, {"row": row, "big": list(position)}, 0, whole=False)
-        return Chunk(data, {"row": row + 1}, 1)
+            return Chunk(data, {"row": row, "big": list(position)}, 0, begins)
+        return Chunk(data, {"row": row + 1}, 1, begins)

@@ -1,4 +1,4 @@
-"""A frozen copy, opened: nothing in it changes, and nothing of it is trusted."""
+"""A database, opened to be read: nothing in it changes by that, and nothing of it is trusted."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -9,10 +9,11 @@ from paddock.dumps.sqlite import schema, values
 from paddock.dumps.sqlite.schema import Schema
 
 
-def opened(path: Path) -> tuple[apsw.Connection, Schema]:
-    """`immutable`: no locks, no shared memory, no file beside it, also where the copy says that it has a log."""
+def opened(path: Path, how: str = "immutable=1") -> tuple[apsw.Connection, Schema]:
+    """`immutable`: no locks, no shared memory, no file beside it, also where the copy says that it has a log. What is in
+    use is opened by `mode=ro`."""
     connection = apsw.Connection(
-        f"file:{quote(str(path.absolute()))}?immutable=1",
+        f"file:{quote(str(path.absolute()))}?{how}",
         flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
     )
     try:

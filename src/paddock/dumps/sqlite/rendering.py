@@ -172,10 +172,11 @@ class Rendering:
 
     def _big_piece(self, mark: Mark, column: int, offset: int) -> Chunk:
         span = self._walk.span(mark, 1)
+        begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk(data, {"after": mark, "big": list(position)}, 0, whole=False)
-        return Chunk(data, None if span.next is None else {"after": span.next, "step": BY_ROW}, 1)
+            return Chunk(data, {"after": mark, "big": list(position)}, 0, begins)
+        return Chunk(data, None if span.next is None else {"after": span.next, "step": BY_ROW}, 1, begins)
 
 
 def _joined(row: str, between: str) -> str:

@@ -12,7 +12,7 @@ from paddock.dumps.model import CHUNK_BYTES, CHUNK_ROWS, RENDERER, DumpOptions, 
 from paddock.dumps.settings import SqliteDatabase
 from paddock.dumps.source import Place, Progress, Rows, Section, Table
 from paddock.dumps.sqlite.asking import ask
-from paddock.dumps.sqlite.chunks import Chunk, Limits, Renderer
+from paddock.dumps.sqlite.chunks import Limits, Renderer
 from paddock.dumps.sqlite.copying import Copying
 from paddock.dumps.sqlite.expressions import Writing
 from paddock.dumps.sqlite.failures import translated
@@ -44,6 +44,10 @@ class SqliteSource:
     def _begin(self, target: Path) -> Copying:
         return Copying.begin(self._settings.path, target, may_block=self._settings.allow_blocking_copy)
 
+    async def look(self, options: DumpOptions) -> None:
+        with translated(self._settings.path):
+            await on_cpu(_look, self._settings.path, options)
+
     async def open(self, copy: Path, point_in_time: datetime, options: DumpOptions) -> "FrozenSqlite":
         with translated(self._settings.path):
             return await on_cpu(FrozenSqlite, copy, point_in_time, options)
@@ -67,7 +71,7 @@ class FrozenSqlite:
             raise
 
     def _parts(self, options: DumpOptions) -> None:
-        choice = Choice(options.tables, options.exclude_tables, options.schema_only, options.data_only)
+        choice = _choice(options)
         chosen = choose(self._schema, choice)
         parts = Script(self._connection, self._schema, choice, chosen).parts()
         self.tables: Sequence[Table] = [self._table(plan) for plan in chosen.shown]
@@ -91,17 +95,7 @@ class FrozenSqlite:
         if format == "sql" and self._plans[table].kind == "virtual":
             return Rows(b"", None, {table: self._count(table)})
         chunk = self._renderer(table, format).render(place)
-        if format == "json" and not chunk.whole:
-            chunk = self._made_whole(table, chunk)
-        return Rows(chunk.data, chunk.next, {table: chunk.rows})
-
-    def _made_whole(self, table: str, chunk: Chunk) -> Chunk:
-        """What stands between chunks of JSON stands between rows: a row is in one of them."""
-        parts = [chunk.data]
-        while not chunk.whole:
-            chunk = self._renderer(table, "json").render(chunk.next)
-            parts.append(chunk.data)
-        return Chunk(b"".join(parts), chunk.next, chunk.rows)
+        return Rows(chunk.data, chunk.next, {table: chunk.rows}, chunk.begins)
 
     def _count(self, table: str) -> int:
         """Rows of a virtual table: they are written as rows of the tables behind it."""
@@ -138,6 +132,18 @@ class FrozenSqlite:
 
 
 _LIMITS = Limits(CHUNK_ROWS, CHUNK_BYTES)
+
+
+def _look(path: Path, options: DumpOptions) -> None:
+    connection, schema = opened(path, "mode=ro")
+    try:
+        choose(schema, _choice(options))
+    finally:
+        connection.close(True)
+
+
+def _choice(options: DumpOptions) -> Choice:
+    return Choice(options.tables, options.exclude_tables, options.schema_only, options.data_only)
 
 
 def _estimate(connection: apsw.Connection, plan: TablePlan, size: int) -> int | None:

@@ -18,6 +18,7 @@ from paddock.api.plane import Plane
 from paddock.api.routes.submitting import check_retry
 from paddock.api.tokens import Caller
 from paddock.dumps import dumps
+from paddock.dumps.answering import snapshot_age
 from paddock.dumps.dumps import Dump
 from paddock.dumps.request import NO_STORE
 from paddock.dumps.routes import visible
@@ -130,6 +131,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
         trouble=dump_words.trouble(job),
         advice=dump_words.advice(job),
         progress=dump_words.progress(dump, job, now),
+        snapshot_age=snapshot_age(dump, plane.config),
         tables=tables,
         lines=_ended_lines(dump) if tables is None else await _lines(plane, dump, tables),
         most=MOST_TABLES,

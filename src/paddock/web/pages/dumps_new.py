@@ -9,7 +9,7 @@ from starlette.routing import Route
 from paddock.api.databases import databases_of
 from paddock.api.errors import ApiError
 from paddock.api.tokens import Caller
-from paddock.dumps import dumps
+from paddock.dumps import dumps, looking
 from paddock.dumps.model import FORMATS
 from paddock.dumps.request import NO_STORE
 from paddock.dumps.routes import asked_dump, visible
@@ -40,7 +40,9 @@ async def create(request: Request, caller: Caller) -> Response:
     try:
         known = databases_from(plane.config).get(asked.database)
         body = dump_form.request_of(asked, "" if known is None else known.type)
-        made = await dumps.create(plane.core, asked_dump(plane, caller, body))
+        new = asked_dump(plane, caller, body)
+        await looking.refuse_unknown_tables(plane.config, new.database, new.options)
+        made = await dumps.create(plane.core, new)
     except (ApiError, Refused) as error:
         return await _show(request, caller, asked.refused(error), status=status_of(error))
     return back(request, f"/dumps/{made.id}")
