@@ -112,7 +112,7 @@ async def test_a_token_is_in_the_answer_to_its_form_and_nowhere_else(app: FastAP
         assert secret not in await ruth.get(path)
     listed = shown(await ruth.get("/settings/tokens"))
     assert "ada's laptop" in listed
-    assert "in 29 d" in listed
+    assert "in 30 d" in listed
     async with stranger(app) as client:
         who = await client.get("/api/tokens/self", headers={"authorization": f"Bearer {secret}"})
     assert (who.json()["data"]["owner"], who.json()["data"]["role"]) == ("ada", "analyst")
