@@ -19,9 +19,9 @@ from tests.processes.running import Process, clean_environment, wait_for
 from tests.storage.servers import BUCKET, WEED_PORTS, aws_environ, new_place, seaweed_at
 from tests.storage.servers import Place as ServerPlace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
 KILLS = int(os.environ.get("DUMP_KILLS", "10"))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90 * max(KILLS, 10))]
+
 # S3's parts have 5 MiB at least, each of them is a turn, and no dump may end before its last kill.
 BULK = KILLS * (10 << 20)
 URL = f"s3://{BUCKET}/dumps"
