@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 # Providers allow 10,000 parts; half of that leaves room for a source that is longer than it said.
 MOST_PARTS = 5_000
-# Parts of one upload under way at a time: their memory is this many chunks.
-PARTS_AT_ONCE = 4
+# Parts of one upload under way at a time: its memory is this many chunks, one that is being read, and one to spare.
+PARTS_AT_ONCE = 2
 DELETED_AT_ONCE = 1_000
 # S3 copies up to 5 GiB in one request, and only the bytes count: larger ones go through this machine.
 LARGEST_COPY = 5 << 30
