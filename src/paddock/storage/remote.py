@@ -205,7 +205,7 @@ class RemoteBackend:
 
     def delete_unfinished(self, keys: Sequence[str]) -> None:
         wanted = {*keys}
-        for upload in self._open_uploads(commonpath(keys)) if keys else ():
+        for upload in [*self._open_uploads(commonpath(keys))] if keys else ():
             if upload.key in wanted:
                 self.uploads.abort(upload.key, upload.id)
 
@@ -217,7 +217,7 @@ class RemoteBackend:
         ]
         self.delete([entry.key for entry in found])
         aborted = 0
-        for upload in self._open_uploads(f"{prefix}/"):
+        for upload in [*self._open_uploads(f"{prefix}/")]:
             if older_than is None or upload.began < older_than:
                 aborted += self.uploads.abort(upload.key, upload.id)
         return Removed(len(found) + aborted, sum(entry.size for entry in found))
@@ -233,16 +233,15 @@ class RemoteBackend:
             return True
         return False
 
-    def _open_uploads(self, prefix: str) -> "list[OpenUpload]":
+    def _open_uploads(self, prefix: str) -> "Iterator[OpenUpload]":
         if self.bucket.scheme != "s3":
-            return []
+            return
         try:
-            return [*self.uploads.open(prefix)]
+            yield from self.uploads.open(prefix)
         except PermanentRunnerError as refused:
             # To list uploads is a right of its own, and not every store can. Then they are the lifecycle rule's.
             if refused.code != "store_denied":
                 raise
-            return []
 
     def sign(self, key: str, expires: timedelta) -> str | None:
         # GCS: obstore would ask Google's servers. Azure: it signs the encoded path, where the decoded one is checked.
