@@ -124,20 +124,24 @@ def moto() -> Iterator[Server]:
 
 @contextmanager
 def azure() -> Iterator[Server]:
-    program = azurite()
-    with new_place("azurite", 1) as place:
-        command = [str(program), "--blobHost", "127.0.0.1", "--blobPort", str(place.ports[0]), "--inMemoryPersistence"]
-        command += ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
-        endpoint = f"http://127.0.0.1:{place.ports[0]}/{ACCOUNT}"
-        environ = {
-            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
-            "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
-            "AZURE_STORAGE_ENDPOINT": endpoint,
-        }
-        with started(command, {}, place.folder) as process:
-            wait_until(process, lambda: answers(endpoint))
-            _create_container(endpoint)
-            yield Server(f"az://{BUCKET}/exports", endpoint, environ, process)
+    with new_place("azurite", 1) as place, azure_at(place) as server:
+        yield server
+
+
+@contextmanager
+def azure_at(place: Place) -> Iterator[Server]:
+    command = [str(azurite()), "--blobHost", "127.0.0.1", "--blobPort", str(place.ports[0])]
+    command += ["--location", str(place.folder), "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    endpoint = f"http://127.0.0.1:{place.ports[0]}/{ACCOUNT}"
+    environ = {
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
+        "AZURE_STORAGE_ENDPOINT": endpoint,
+    }
+    with started(command, {}, place.folder) as process:
+        wait_until(process, lambda: answers(endpoint))
+        _create_container(endpoint)
+        yield Server(f"az://{BUCKET}/exports", endpoint, environ, process)
 
 
 @contextmanager
@@ -222,7 +226,12 @@ def _create_container(endpoint: str) -> None:
     signature = base64.b64encode(hmac.digest(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256)).decode()
     headers = {"x-ms-date": date, "x-ms-version": version, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
     request = urllib.request.Request(f"{endpoint}/{BUCKET}?restype=container", method="PUT", headers=headers)
-    urllib.request.urlopen(request, timeout=10).close()
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as answer:
+        answer.close()
+        if answer.code != 409:  # there since the server ran here before
+            raise
 
 
 @pytest.fixture(scope="session")
