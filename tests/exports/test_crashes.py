@@ -21,7 +21,9 @@ from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from paddock.jobs.model import JobId
 from tests.conftest import DatabaseClock
-from tests.exports.crash_scene import BACKWARDS, Scene, kills, until
+from tests.exports.crash_scene import BACKWARDS, Scene, kills, scene_in, until
+from tests.storage.servers import Server
+from tests.storage.servers import s3_server as s3_server
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +147,22 @@ async def test_a_delivery_over_an_earlier_one_killed(points: Sequence[str], scen
     assert scene.in_place(expected)
     assert scene.at_destination("daily") == scene.named_at_destination("daily") | {"README#1"}
     assert scene.managed() == await scene.named(done, earlier)
+
+
+async def test_a_delivery_to_s3_killed(
+    s3_server: Server, tmp_path: Path, files: Path, dsn: str, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.environ.items():
+        monkeypatch.setenv(name, value)
+    points = ("previous_kept", "copied", "delivering", "delivered", "deleted", "forgotten", "returned")
+    async with scene_in(tmp_path, files, dsn, f"{s3_server.url}/{uuid4()}") as scene, scene.working():
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        before = await scene.rows(earlier)
+        done = await roll_forward(scene, points, if_exists="replace", before=before)
+
+        assert (await scene.rows(done)).equals(expected)
+        assert scene.in_place(expected)
+        assert scene.at_destination("daily") == scene.named_at_destination("daily")
 
 
 async def lease_ends(scene: Scene, id: JobId, clock: DatabaseClock) -> None:

@@ -148,8 +148,6 @@ class TrinoSettings(_Settings):
     requires_role: bool = True
     # `X-Trino-Role: <role_catalog>=ROLE{<role>}`
     role_catalog: str = "system"
-    # Under which the schema cache reads.
-    metadata_role: str | None = None
     # Queries run as their owner; the login must be allowed to impersonate.
     impersonate: bool = False
     client_tags: tuple[str, ...] = ("graph-olap-export",)

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from paddock.engines.engine import Engine, NoAnswer, Query, Stream
 from paddock.engines.settings import MISSING_ROLE
 from paddock.exports import arrow_types, delivering, unloading
@@ -142,9 +144,7 @@ async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Dr
     output = Output(draft, workshop.scratch, conform.schema, payload.format, payload.options)
     progress = Reports(turn, stream, output, payload.max_rows)
     cut = False
-    size = Output.reservation(conform.schema, payload.options) + stream.ahead_bytes
-    # The budget gates reading, never submitting: the query is under way already.
-    async with progress.following(), workshop.memory.reserve(size):
+    async with progress.following(), _memory(workshop, stream, conform.schema, payload):
         try:
             async for batch in stream.batches():
                 taken = batch
@@ -164,6 +164,14 @@ async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Dr
     facts = facts_of(payload, output.schema, stream.progress.query_id, began.isoformat(), truncated=cut)
     facts |= unloading.reason_of(turn)
     return result_of(turn, await draft.seal(facts), facts)
+
+
+@contextlib.asynccontextmanager
+async def _memory(workshop: Workshop, stream: Stream, schema: pa.Schema, payload: ExportPayload) -> AsyncIterator[None]:
+    """The budget gates reading, never submitting: by then the query has its first rows."""
+    ahead = await stream.begin()
+    async with workshop.memory.reserve(Output.reservation(schema, payload.format, payload.options) + ahead):
+        yield
 
 
 def _check_size(size: int, limit: int | None) -> None:
