@@ -79,6 +79,31 @@ async def test_the_zip_is_read_by_unzip(rows: int, tmp_path: Path) -> None:
             assert [text for _, text in list(csv.reader(file))[1:]] == tables[table]
 
 
+async def test_a_zip_of_more_than_four_gigabytes_is_read(tmp_path: Path) -> None:
+    """As if the first table had that many: a hole stands for them, and the position tells of it."""
+    tables = {"first": texts(600, 900), "second": texts(5), "third": texts(7)}
+    made, hole = Composer(InMemory(tables, chunk_rows=1_000), "csv", DumpOptions()), 5 << 30
+    path = tmp_path / "dump.zip"
+    position: Position | None = made.first
+    with path.open("wb") as file:
+        while position is not None:
+            chunk = await made.render(position, Written())
+            file.write(chunk.data)
+            position = chunk.next
+            if position is not None and position["s"] == 1 and file.tell() < hole:
+                file.seek(hole, io.SEEK_CUR)
+                position = {**position, "z": {**position["z"], "o": position["z"]["o"] + hole}}
+
+    assert path.stat().st_size > hole
+    with zipfile.ZipFile(path) as archive:
+        assert [entry.header_offset > hole for entry in archive.infolist()] == [False, True, True, True]
+        assert archive.testzip() is None
+        manifest = json.loads(archive.read("manifest.json"))
+    for name, table in manifest["files"].items():
+        told = subprocess.run(["unzip", "-p", str(path), name], check=True, capture_output=True, text=True).stdout
+        assert [text for _, text in list(csv.reader(io.StringIO(told, newline="")))[1:]] == tables[table]
+
+
 async def test_sql_ends_with_a_comment_that_counts_the_rows() -> None:
     made = await whole(composer(TABLES, "sql"))
     *statements, last = made.splitlines()

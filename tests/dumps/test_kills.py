@@ -89,7 +89,7 @@ async def test_a_worker_that_wakes_after_another_has_ended_its_dump_changes_noth
 
 
 async def _is_what_nobody_disturbed(paddock: Place, id: str, scratch: Path) -> None:
-    status = paddock.ended(id, 300)
+    status = paddock.ended(id, 60 * max(KILLS, 10))
     assert status["status"] == "completed", json.dumps(paddock.job(id), indent=1)
     assert paddock.download(id) == await undisturbed(paddock, id, scratch), status
     assert status["restarts"] == 0, status

@@ -103,6 +103,20 @@ def assert_same(original: Path, script: bytes) -> None:
             assert content(now, schema, table) == content(was, schema, table), (schema, table)
 
 
+def as_text(value: str, type: str) -> str:
+    """What asks for a value's text, as CSV has it; '' for NULL."""
+    match type:
+        case "BLOB":
+            value = f"'\\x' || hex({value})"
+        case "GEOMETRY":
+            value = f"'\\x' || hex(st_aswkb({value}))"
+        case "TIMESTAMP WITH TIME ZONE":
+            value = f"coalesce(make_timestamp(epoch_us({value}))::VARCHAR || '+00', {value}::VARCHAR)"
+        case "TIME WITH TIME ZONE":
+            value = f"replace({value}::VARCHAR, '00:00:00-00:01', '00:00:00-00:00:01')"
+    return f"coalesce({value}::VARCHAR, '')"
+
+
 def made(path: Path, statements: Sequence[str]) -> Path:
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH '{path}' AS made (STORAGE_VERSION 'latest')")

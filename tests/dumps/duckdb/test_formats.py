@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 from paddock.dumps.model import DumpOptions
-from tests.dumps.duckdb.loading import dumped, made, parsed
+from paddock.engines.children.quoting import quoted
+from tests.dumps.duckdb.loading import as_text, dumped, made, parsed
 from tests.dumps.duckdb.test_loading_back import EXTREMES
 
 
@@ -120,23 +121,9 @@ async def test_every_type_is_csv_that_duckdb_casts_back(types: Path) -> None:
             header, *lines = csv.reader(io.StringIO(archive.read(entry).decode(), newline=""))
             assert header == [column[0] for column in described]
             texts = connection.execute(
-                f"SELECT {', '.join(_as_text(column[0], str(column[1])) for column in described)} FROM {name}"
+                f"SELECT {', '.join(as_text(quoted(column[0]), str(column[1])) for column in described)} FROM {name}"
             ).fetchall()
             assert [list(row) for row in texts] == lines, name
-
-
-def _as_text(name: str, type: str) -> str:
-    column = f'"{name}"'
-    match type:
-        case "BLOB":
-            column = f"'\\x' || hex({column})"
-        case "GEOMETRY":
-            column = f"'\\x' || hex(st_aswkb({column}))"
-        case "TIMESTAMP WITH TIME ZONE":
-            column = f"coalesce(make_timestamp(epoch_us({column}))::VARCHAR || '+00', {column}::VARCHAR)"
-        case "TIME WITH TIME ZONE":
-            column = f"replace({column}::VARCHAR, '00:00:00-00:01', '00:00:00-00:00:01')"
-    return f"coalesce({column}::VARCHAR, '')"
 
 
 async def test_null_and_nothing_are_two_things_in_csv(tmp_path: Path) -> None:

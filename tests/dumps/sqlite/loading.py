@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from paddock.dumps.sqlite.quoting import name
 from paddock.dumps.sqlite.source import FrozenSqlite, SqliteSource
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC)
+_REAL = re.compile(r"-?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?")
 # A value as it is stored: its type, and its bytes.
 Stored = tuple[str, bytes]
 
@@ -112,3 +114,39 @@ def parsed_json(data: bytes) -> Any:
 
 def parsed_csv(data: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")))
+
+
+def assert_same_csv(connection: apsw.Connection, table: str, data: bytes) -> None:
+    """Every cell of a CSV, by the type and the bytes of the value that it is of."""
+    columns = [
+        str(row[0]) for row in connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden!=1", (table,))
+    ]
+    header, *lines = parsed_csv(data)
+    assert [text.encode("utf-8", "surrogateescape") for text in header] == [text.encode() for text in columns]
+    wanted = ",".join(
+        f"typeof({it}),CASE WHEN typeof({it})='text' THEN CAST({it} AS BLOB) ELSE {it} END" for it in map(name, columns)
+    )
+    stored: list[Any] = connection.execute(f"SELECT {wanted} FROM {name(table)} NOT INDEXED").fetchall()
+    null = "\\N" if len(columns) == 1 else ""
+    wide = connection.pragma("encoding") != "UTF-8"
+    expected = [[_cell(row[at], row[at + 1], null, wide=wide) for at in range(0, len(row), 2)] for row in stored]
+    assert sorted([_number(text) for text in line] for line in lines) == sorted(expected), table
+
+
+def _cell(type: str, value: Any, null: str, *, wide: bool) -> str:
+    match type:
+        case "null":
+            return null
+        case "real":
+            return struct.pack(">d", value).hex()
+        case "blob":
+            return "\\x" + str(value.hex())
+        case "text":
+            text = value.decode("utf-16-le", "replace") if wide else value.decode("utf-8", "surrogateescape")
+            return _number(str(text))
+    return str(value)
+
+
+def _number(text: str) -> str:
+    """What looks like a real, by its bits: no two have the same text in every library."""
+    return struct.pack(">d", float(text)).hex() if _REAL.fullmatch(text) else text
