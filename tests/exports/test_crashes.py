@@ -154,7 +154,7 @@ async def test_a_delivery_to_s3_killed(
 ) -> None:
     for name, value in s3_server.environ.items():
         monkeypatch.setenv(name, value)
-    points = ("previous_kept", "copied", "delivering", "delivered", "deleted", "forgotten", "returned")
+    points = ("previous_kept", "copied", "delivering", "delivered", "deleted")
     async with scene_in(tmp_path, files, dsn, f"{s3_server.url}/{uuid4()}") as scene, scene.working():
         earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
         before = await scene.rows(earlier)
