@@ -26,10 +26,10 @@ class _Line:
     def __init__(self) -> None:
         self.saved: JsonObject | None = None
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         self.saved = state
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         self.saved = state
 
     def report(self, progress: JsonObject) -> None:

@@ -64,7 +64,8 @@ async def serving(database: Database, *, first: str = "", **environment: str) ->
         own = {"PADDOCK_DATABASE_URL": database.dsn, "PADDOCK_PORT": str(port), "PADDOCK_HOST": "127.0.0.1"}
         async with _process(folder, "serve", {**own, **environment}, first) as process:
             url = f"http://127.0.0.1:{port}"
-            connector = aiohttp.TCPConnector(limit=0)
+            # The server closes what idles for five seconds: a request on such a connection would break off.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
             async with aiohttp.ClientSession(connector=connector) as http:
                 await _answers(http, url + "/ready", process, folder / "serve.log")
                 yield Serve(url, process.pid, tokens, folder, database, http)

@@ -24,6 +24,8 @@ GOAL_BYTES = 150_000
 GOAL_CORE_PERCENT = 5.0
 OPEN_PAGES = 200
 JOBS_PER_SECOND = 100
+SHOWN_ROWS = 50
+DEFAULT_EVERY, LIST_EVERY = 3.0, 2.0  # seconds, as live.js and jobs.html say
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAGES = {
@@ -156,6 +158,8 @@ async def _share_of_a_core(serve: Serve, seconds: float, pages: list[OpenPage]) 
     before, began = own_cpu(process), time.perf_counter()
     await asyncio.sleep(seconds)
     share = (own_cpu(process) - before) / (time.perf_counter() - began)
+    if loading.done():
+        loading.result()  # nothing was measured: it says why
     loading.cancel()
     await asyncio.gather(loading, return_exceptions=True)
     return share
@@ -171,9 +175,11 @@ async def _load(serve: Serve) -> None:
 @dataclass
 class OpenPage:
     """What static/live.js does of a page: keeps its stream, and fetches its regions again when jobs change, each no
-    sooner than it says itself and no sooner than the server asks for."""
+    sooner than it says itself and no sooner than the server asks for. The list, as static/jobs.js does, fetches the
+    rows it shows by their ids; here at every change, as if one of its fifty were always among those that changed."""
 
     path: str
+    query: str = ""
     messages: int = 0
     fetched: int = 0
     regions: dict[str, float] = field(default_factory=dict)
@@ -188,11 +194,16 @@ async def _opened(serve: Serve, path: str) -> AsyncIterator[OpenPage]:
         region = re.search(r' id="([^"]+)"', tag)
         every = re.search(r'data-live-every="([\d.]+)"', tag)
         if region:
-            page.regions[region.group(1)] = float(every.group(1)) if every else 3.0
+            page.regions[region.group(1)] = float(every.group(1)) if every else DEFAULT_EVERY
+    if shown := re.findall(r'<tr[^>]* data-job="([^"]+)"', text)[:SHOWN_ROWS]:
+        page.query = f"?rows={','.join(shown)}"
+        page.regions["rows"] = LIST_EVERY
     narrowed = re.search(r'data-stream="([^"]*)"', text)
     stream = asyncio.create_task(_watch(serve, page, narrowed.group(1) if narrowed else ""))
     try:
         yield page
+        if stream.done():
+            stream.result()  # it was closed by the server, or a fetch was refused
     finally:
         stream.cancel()
         await asyncio.gather(stream, return_exceptions=True)
@@ -224,7 +235,9 @@ async def _fetch(serve: Serve, page: OpenPage, regions: list[str]) -> float:
         "Accept-Encoding": "gzip",
         "X-Paddock-Regions": ",".join(regions),
     }
-    async with serve.http.get(serve.url + page.path, headers=sent, auto_decompress=False) as answer:
+    address = serve.url + page.path + page.query
+    async with serve.http.get(address, headers=sent, auto_decompress=False) as answer:
         await answer.read()
+        answer.raise_for_status()
         page.fetched += 1
         return float(answer.headers.get("X-Paddock-Rest", 0))

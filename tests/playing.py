@@ -29,8 +29,8 @@ class Attempt:
         item = wire.FinishItem(id=self.job.id, attempt_id=self.job.attempt_id, outcome=outcome, **fields)  # type: ignore[arg-type]
         return await self._verdict(self.link.finish(wire.Finish(items=[item])))
 
-    async def save(self, saved: Any) -> str:
-        item = wire.SaveItem(id=self.job.id, attempt_id=self.job.attempt_id, saved=saved)
+    async def save(self, saved: Any, *, progress: bool = True) -> str:
+        item = wire.SaveItem(id=self.job.id, attempt_id=self.job.attempt_id, saved=saved, progress=progress)
         return await self._verdict(self.link.save(wire.Save(items=[item])))
 
     async def release(self, reason: str = "released") -> str:

@@ -8,6 +8,7 @@ Plain pydantic and tomllib instead of pydantic-settings: that package costs anot
 command line, and it keeps neither the source of a value nor the older names apart.
 """
 
+import ipaddress
 import json
 import logging
 import os
@@ -59,6 +60,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "port",
         "internal_port",
         "public_url",
+        "trusted_proxies",
         "allowed_hosts",
         "max_body_bytes",
         "drain_retry_after_seconds",
@@ -169,6 +171,14 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _network(value: str) -> str:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError as problem:
+        raise ValueError("each should be an address or a network such as 10.0.0.0/8") from problem
+    return value
+
+
 def _postgres_url(value: SecretStr) -> SecretStr:
     if not value.get_secret_value().startswith(("postgres://", "postgresql://")):
         raise ValueError("it should be a URL that begins with postgresql://")
@@ -205,6 +215,7 @@ PartBytes = Annotated[int, BeforeValidator(_number), Field(ge=64 * 1024, le=5 * 
 Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Proxies = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_words)]
 Tables = Annotated[dict[str, dict[str, Any]], BeforeValidator(_tables)]
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -228,6 +239,7 @@ class Config(BaseModel):
     port: Port = 8080
     internal_port: Port | None = None  # None: /internal answers on `port`
     public_url: HttpUrl | None = None
+    trusted_proxies: Proxies = ("127.0.0.1", "::1")  # whose X-Forwarded-Proto and -For are believed
     allowed_hosts: Words = ()
     max_body_bytes: Count = 1024 * 1024
     drain_retry_after_seconds: Seconds = 30

@@ -26,7 +26,6 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 HANDLER_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-BACKGROUND_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 M = TypeVar("M", Counter, Gauge, Histogram)
 
@@ -78,7 +77,6 @@ class Metrics:
         self.registry = registry if registry is not None else REGISTRY
         self._jobs()
         self._control_plane()
-        self._background()
 
     def _jobs(self) -> None:
         self.jobs_enqueued = self._counter("paddock_jobs_enqueued_total", "Jobs accepted.", "kind")
@@ -119,20 +117,6 @@ class Metrics:
         self.streams = Gauge("paddock_streams", "Open event streams.", registry=self.registry)
         self.log_bytes_dropped = Counter(
             "paddock_log_bytes_dropped_total", "Handlers' log bytes over the limit.", registry=self.registry
-        )
-
-    def _background(self) -> None:
-        self.background_executions = self._counter(
-            "background_job_execution_total", "Passes ended.", "job_name", "status"
-        )
-        self.background_seconds = self._histogram(
-            "background_job_execution_duration_seconds", "Time one pass took.", BACKGROUND_BUCKETS, "job_name"
-        )
-        self.background_last_success = self._gauge(
-            "background_job_last_success_timestamp_seconds", "When the last good pass ended.", "job_name"
-        )
-        self.background_health = self._gauge(
-            "background_job_health_status", "1 when the last pass succeeded, else 0.", "job_name"
         )
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:

@@ -24,6 +24,10 @@ from paddock.worker.supervisor import Worker
 
 log = structlog.get_logger()
 
+TIDY_SECONDS = 3600.0
+# What the control plane takes in one question.
+ASKED_AT_ONCE = 1_000
+
 
 class WorkError(Exception):
     """A sentence for the person who started it."""
@@ -55,7 +59,7 @@ async def work(config: Config, *, once: bool = False) -> int:
     )
     tracing.configure(config.otel_endpoint, "paddock-worker")
     garbage.settle()
-    tidying = asyncio.create_task(remove_old_copies(config))
+    tidying = asyncio.create_task(keep_no_old_copies(config))
     try:
         if once:
             return await supervisor.run_once(signals=True)
@@ -71,6 +75,13 @@ async def work(config: Config, *, once: bool = False) -> int:
         tracing.shutdown()
 
 
+async def keep_no_old_copies(config: Config) -> None:
+    """Now and then, not only at the start: a dump whose copy is here may have gone on, and ended, on another machine."""
+    while True:
+        await remove_old_copies(config)
+        await asyncio.sleep(TIDY_SECONDS)
+
+
 async def remove_old_copies(config: Config) -> None:
     """Copies of databases whose dumps ended without anybody who could remove them. Another Paddock's jobs are not known
     to ours, and so its copies stay."""
@@ -78,17 +89,17 @@ async def remove_old_copies(config: Config) -> None:
     found = {name: folder for folder in folders for name in copies.jobs_with_copies(folder)}
     if not found or config.server is None:
         return
-    link = HttpLink(config.server, token_of(config))
+    link, names = HttpLink(config.server, token_of(config)), list(found)
     try:
-        ended = await link.ended(wire.Jobs(ids=[UUID(name) for name in list(found)[:1000]]))
+        for start in range(0, len(names), ASKED_AT_ONCE):
+            asked = wire.Jobs(ids=[UUID(name) for name in names[start : start + ASKED_AT_ONCE]])
+            for id in (await link.ended(asked)).ids:
+                log.info("removing the copy of an ended dump", job=str(id))
+                await asyncio.to_thread(copies.remove, found[str(id)], str(id))
     except (LinkDown, LinkRefused) as problem:
         log.warning("old copies of databases stay for now", reason=str(problem))
-        return
     finally:
         await link.close()
-    for id in ended.ids:
-        log.info("removing the copy of an ended dump", job=str(id))
-        await asyncio.to_thread(copies.remove, found[str(id)], str(id))
 
 
 def for_runners(config: Config) -> dict[str, str]:

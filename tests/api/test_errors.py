@@ -115,10 +115,12 @@ class FakeCore:
     def __init__(self, away: object) -> None:
         from prometheus_client import CollectorRegistry
 
+        from paddock.jobs.changes import Changes
         from paddock.jobs.kinds import Kinds
         from paddock.metrics import Metrics
 
         self.kinds = Kinds()
+        self.changes = Changes()
         self.metrics = Metrics(CollectorRegistry())
         self.db = self
         self.fetch = self.fetchrow = self.fetchval = self.execute = away

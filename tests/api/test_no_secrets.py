@@ -9,6 +9,7 @@ from paddock.jobs.core import Core
 from paddock.jobs.events import OwnedEvent, emit
 from paddock.jobs.model import NewEvent
 from tests.api.conftest import Clients
+from tests.playing import worker
 
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
 
@@ -63,6 +64,18 @@ async def test_a_payload_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncC
         assert "hunter2" not in answer.text
     assert read.json()["data"]["payload"]["token_name"] == "kept"
     assert read.json()["data"]["payload"]["n"] == 1
+
+
+async def test_a_result_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncClient, core: Core) -> None:
+    submitted = await ada.post("/api/jobs", json={"kind": "plain", "payload": {}})
+    result = {"password": "hunter2", "deep": [{"url": "postgresql://ada:hunter2@db/shop"}], "rows": 7}
+    assert await (await (await worker(core)).claim_one()).finish(result=result) == "accepted"
+
+    own = submitted.headers["location"]
+    answers = [await ada.get(path) for path in (own, f"{own}?wait=1", "/api/jobs", f"{own}/timeline")]
+    for answer in answers:
+        assert "hunter2" not in answer.text
+    assert answers[0].json()["data"]["result"]["rows"] == 7
 
 
 async def test_a_fact_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncClient, core: Core) -> None:

@@ -4,9 +4,13 @@ from typing import Any
 
 import httpx2
 
+from paddock.api.pagination import write_cursor
 from paddock.config import Config
 from paddock.jobs.core import Core
+from paddock.jobs.events import OwnedEvent, emit
+from paddock.jobs.model import NewEvent
 from tests.api.conftest import BASE
+from tests.conftest import DatabaseClock
 from tests.playing import worker as play_worker
 
 
@@ -27,6 +31,48 @@ async def test_a_paused_kind_is_not_claimed(grace: httpx2.AsyncClient, ada: http
     assert len(await worker.claim()) == 1
     assert (await grace.post("/api/kinds/nonesuch/pause")).status_code == 404
     assert await actions(grace, "kind:plain") == [("pause", "grace"), ("resume", "grace")]
+
+
+async def walked(client: httpx2.AsyncClient, path: str) -> list[Any]:
+    """All items of a list, two at a time."""
+    found, query = [], "?limit=2"
+    while True:
+        answer = (await client.get(f"{path}{query}")).json()
+        found += answer["data"]
+        assert len(answer["data"]) <= 2
+        if answer["next_cursor"] is None:
+            return found
+        query = f"?limit=2&cursor={answer['next_cursor']}"
+
+
+async def test_workers_come_page_by_page_the_live_ones_first(
+    grace: httpx2.AsyncClient, core: Core, clock: DatabaseClock
+) -> None:
+    started = []
+    for n in range(5):
+        started.append(await play_worker(core, f"w-{n}"))
+        await clock.advance(seconds=1)
+    await clock.advance(seconds=58)
+    await started[0].beat()
+    await started[3].beat()
+    expected = [f"w-{n}" for n in (4, 3, 0, 2, 1)]
+    assert [seen["worker_id"] for seen in await walked(grace, "/api/workers")] == expected
+    assert [seen["worker_id"] for seen in (await grace.get("/api/workers")).json()["data"]] == expected
+    for made_up in ("2026-01-01T00:00:00", "9999-12-31T23:59:59-14:00"):
+        cursor = write_cursor([True, made_up, started[0].session])
+        assert (await grace.get(f"/api/workers?cursor={cursor}")).status_code == 422
+
+
+async def test_deliveries_of_an_event_come_page_by_page(ada: httpx2.AsyncClient, core: Core) -> None:
+    for n in range(5):
+        await ada.post("/api/webhooks", json={"url": f"https://example.com/{n}", "types": ["*"]})
+    async with core.db.transaction() as tx:
+        await emit(core, tx, [OwnedEvent(NewEvent("thing.happened", "thing:1"), "ada")])
+    [event] = (await ada.get("/api/events")).json()["data"]
+    path = f"/api/events/{event['id']}/deliveries"
+    told = (await ada.get(path)).json()["data"]
+    assert len({delivery["url"] for delivery in told}) == 5
+    assert await walked(ada, path) == told
 
 
 async def test_workers_are_listed_and_quieted(grace: httpx2.AsyncClient, core: Core) -> None:

@@ -1,13 +1,18 @@
 """One table says role x route. These tests walk every route of the app against it."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
 from paddock.api.access import ACCESS, OPEN, ROLES, Role
+from paddock.jobs.core import Core
+from paddock.jobs.filtering import Filter
 from tests.api.conftest import Clients
+from tests.conftest import DatabaseClock
+from tests.upkeep.test_bulk import Line, turn
 
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
 NAMES = {"worker": "worker", "analyst": "ada", "ops": "grace", "admin": "root"}
@@ -152,6 +157,54 @@ async def test_a_retry_in_bulk_carries_the_engine_roles_its_asker_has(
     await clients.token("carol", role, engine_roles=granted)
     started = await (await clients("carol")).post("/api/jobs/retry", json={"all": True})
     assert started.json()["data"]["payload"]["engine_roles"] == frozen
+
+
+GRANTS = {"engine_roles": ["finance"], "engines": ["trino"], "destinations": ["lake"], "databases": ["shop"]}
+
+
+@pytest.mark.parametrize("taken", [None, *GRANTS])
+async def test_rights_that_were_taken_do_not_come_back_with_a_bulk_job(clients: Clients, taken: str | None) -> None:
+    await clients.token("carol", "analyst", **GRANTS)
+    carol = await clients("carol")
+    own = (await carol.post("/api/jobs/retry", json={"all": True})).headers["location"]
+    await carol.post(f"{own}/cancel")
+    await clients.token("carol", "analyst", **(GRANTS if taken is None else GRANTS | {taken: ["another"]}))
+    clients.opened.pop("carol")
+
+    again = await (await clients("carol")).post(f"{own}/retry")
+
+    if taken is None:
+        assert again.status_code == 202
+    else:
+        assert (again.status_code, again.json()["error"]["code"]) == (403, "bulk_not_allowed")
+        assert (await (await clients("grace")).post(f"{own}/retry")).status_code == 202
+
+
+async def test_nor_with_a_bulk_job_that_retries_it(clients: Clients, core: Core, clock: DatabaseClock) -> None:
+    await clients.token("carol", "analyst", **GRANTS)
+    carol = await clients("carol")
+    own = (await carol.post("/api/jobs/retry", json={"all": True})).headers["location"]
+    await carol.post(f"{own}/cancel")
+    await clock.advance(seconds=1)
+
+    for engine_roles, told in ((["people"], {"bulk_not_allowed": 1}), (["finance"], {})):
+        rights: dict[str, Any] = GRANTS | {"engine_roles": engine_roles}
+        outcome = await turn(core, clock, "retry", Filter(owner="carol", kind="bulk"), Line(), **rights)
+        assert (outcome.result["matched"], outcome.result["refused"]) == (1, told)
+
+
+async def test_an_analyst_does_not_repeat_what_the_same_person_asked_for_as_ops(clients: Clients) -> None:
+    """It would go through everybody's jobs."""
+    await clients.token("carol", "ops")
+    carol = await clients("carol")
+    own = (await carol.post("/api/jobs/cancel", json={"all": True})).headers["location"]
+    await carol.post(f"{own}/cancel")
+    await clients.token("carol", "analyst", **{what: ["*"] for what in GRANTS})
+    clients.opened.pop("carol")
+
+    again = await (await clients("carol")).post(f"{own}/retry")
+
+    assert (again.status_code, again.json()["error"]["code"]) == (403, "bulk_not_allowed")
 
 
 async def test_a_retry_needs_the_engine_role_again(clients: Clients) -> None:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock.api import signin
-from paddock.api.signin import COOKIE, WebSession
+from paddock.api.signin import COOKIE, SECURE_COOKIE, WebSession
 from paddock.config import Config
 from tests.api.conftest import BASE, Clients
 
@@ -73,6 +73,8 @@ async def test_the_cookie_reads_and_changes_need_more(clients: Clients) -> None:
         ({**csrf, **OWN}, 202),
         ({**csrf, "Origin": BASE}, 202),
         ({**csrf, "Sec-Fetch-Site": "same-origin"}, 202),
+        ({**csrf, "Origin": BASE.replace("http:", "https:"), "Sec-Fetch-Site": "same-origin"}, 202),
+        ({**csrf, "Origin": BASE.replace("http:", "https:"), "Sec-Fetch-Site": "none"}, 403),
     ):
         answer = await client.post("/api/jobs", json={"kind": "plain"}, headers=headers)
         assert answer.status_code == status, headers
@@ -127,3 +129,33 @@ async def test_the_cookie_is_closed_to_scripts_and_under_https_to_plain_http(cli
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert ("Secure" in cookie) == expected.startswith("__Host-")
+
+
+# What a browser that is at https://paddock.corp sends through a proxy that ends TLS and keeps the Host.
+BEHIND_TLS = {"Host": "paddock.corp", "Origin": "https://paddock.corp", "X-Forwarded-Proto": "https"}
+NEW_BROWSER = {**BEHIND_TLS, "Sec-Fetch-Site": "same-origin"}
+ELSEWHERE = Config(trusted_proxies=("10.0.0.0/8",))  # the tests' own proxy is on loopback
+BY_ADDRESS = Config(trusted_proxies=("10.0.0.0/8",), public_url="https://paddock.corp")
+
+
+@pytest.mark.parametrize(
+    ("config", "headers", "cookie"),
+    [
+        (ELSEWHERE, NEW_BROWSER, COOKIE),
+        (ELSEWHERE, {**NEW_BROWSER, "Host": "10.1.2.3:8080"}, COOKIE),
+        (ELSEWHERE, BEHIND_TLS, None),
+        (ELSEWHERE, {**BEHIND_TLS, "Sec-Fetch-Site": "cross-site"}, None),
+        (BY_ADDRESS, BEHIND_TLS, SECURE_COOKIE),
+        (BY_ADDRESS, {**BEHIND_TLS, "Host": "10.1.2.3:8080"}, SECURE_COOKIE),
+        (Config(), BEHIND_TLS, SECURE_COOKIE),
+        (Config(trusted_proxies=("127.0.0.0/8",)), NEW_BROWSER, SECURE_COOKIE),
+    ],
+)
+async def test_a_browser_signs_in_through_a_proxy_that_ends_tls(
+    clients: Clients, served: str, headers: dict[str, str], cookie: str | None
+) -> None:
+    async with httpx2.AsyncClient(base_url=served) as client:
+        answer = await client.post("/sign-in", data={"token": clients.secrets["ada"]}, headers=headers)
+
+    assert answer.status_code == (403 if cookie is None else 303)
+    assert answer.headers.get("set-cookie", "").partition("=")[0] == (cookie or "")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import orjson
@@ -13,8 +14,10 @@ import pytest
 from paddock.api import hub as hubs
 from paddock.api import stream as streams
 from paddock.api.app import create_app
+from paddock.api.places import Places
 from paddock.config import Config
 from paddock.jobs.core import Core
+from paddock.jobs.model import JobId
 from tests.api.conftest import Clients, serving
 from tests.playing import worker as play_worker
 
@@ -150,18 +153,44 @@ async def test_a_stream_goes_on_where_it_broke_off(served: str, clients: Clients
 
 
 async def test_what_cannot_be_told_is_said(served: str, clients: Clients, ada: httpx2.AsyncClient, core: Core) -> None:
-    place = f"{core.changes.epoch}:{core.changes.position}"
-    for unknown in ("nonesuch:1", f"{core.changes.epoch}:999999999", "no-place", f"{core.changes.epoch}:-1", "a:b:c"):
-        async with watching(served, clients, "ada", last_id=unknown) as heard:
+    elsewhere = Places(core.changes).now()
+    for unknown in ("nonesuch", "0", "00" * 24, elsewhere, "éé"):
+        async with watching(served, clients, "ada", f"?last_event_id={unknown}") as heard:
             await heard.until(lambda heard=heard: heard.messages)
             assert heard.messages[0] == ("reset", {})
-            assert heard.last_id == place
+        async with watching(served, clients, "ada", last_id=heard.last_id) as again:
+            assert again.messages == [], "the place it came with is one to go on from"
     async with watching(served, clients, "ada") as watcher:
         core.changes.forget()
         await watcher.until(lambda: watcher.messages)
         assert watcher.messages == [("reset", {})]
         job = await submit(ada)
         await watcher.until(lambda: watcher.states(job))
+
+
+async def test_a_place_tells_nobody_how_much_others_do(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, core: Core
+) -> None:
+    """Ada looks at her places before and after bob's work, alike in form, and turns each digit of one to try where
+    the stream is: whatever she makes up says only `reset`."""
+    places = []
+    for _ in range(2):
+        async with watching(served, clients, "ada") as heard:
+            places.append(str(heard.last_id))
+    own = await submit(ada)
+    for _ in range(30):
+        await submit(bob)
+    async with watching(served, clients, "ada") as heard:
+        places.append(str(heard.last_id))
+
+    assert len(set(places)) == 3, "not even whether anything happened"
+    assert {len(place) for place in places} == {48}
+    known = clients.app.state.plane.hub.places
+    assert [str(id) for id in known.since(places[0]) & {JobId(UUID(own))}] == [own]
+    tampered = [f"{places[0][:n]}{int(places[0][n], 16) ^ 1:x}{places[0][n + 1 :]}" for n in range(48)]
+    assert [known.since(place) for place in tampered] == [None] * 48
+    core.changes.forget()
+    assert known.since(places[2]) is None
 
 
 async def test_a_batch_holds_all_changed_jobs_once_a_second(
@@ -267,5 +296,5 @@ async def test_the_last_message_of_several_moves_the_place(
             messages += line.startswith("data: ")
             if messages == 3:
                 break
-    assert ids[1] == ids[2] == ids[0]
-    assert ids[3] != ids[2]
+    known = clients.app.state.plane.hub.places
+    assert [len(known.since(id)) for id in ids] == [3, 3, 3, 0]

@@ -16,6 +16,7 @@ from paddock.jobs.core import Core, open_core
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import NewJob
 from paddock.metrics import Metrics
+from tests.conftest import DatabaseClock
 from tests.kinds import TEST_KINDS
 from tests.playing import Attempt, PlayedWorker, submit, until, worker
 
@@ -47,6 +48,22 @@ async def test_a_new_job_wakes_it(core: Core) -> None:
     await waiting(core)
     [id] = await submit(core)
     assert [attempt.id for attempt in await soon(claim)] == [id]
+
+
+async def test_how_long_the_wake_up_took_is_measured(core: Core, clock: DatabaseClock) -> None:
+    played = await worker(core)
+    claim = start(played)
+    await waiting(core)
+    await submit(core, delay=timedelta(seconds=20))
+    await clock.advance(seconds=27)
+    await submit(core)
+    assert len(await soon(claim)) == 2
+    measured = core.metrics.registry.get_sample_value
+    assert measured("paddock_wakeup_latency_seconds_count") == 2
+    assert measured("paddock_wakeup_latency_seconds_sum") == 7, "one was due 7 s ago, the other just now"
+    await submit(core)
+    await played.claim(wait=30)
+    assert measured("paddock_wakeup_latency_seconds_count") == 2, "a job that was there already wakes nobody"
 
 
 async def test_a_job_enqueued_in_a_callers_transaction_wakes_it_after_the_commit(core: Core) -> None:
@@ -249,6 +266,14 @@ async def test_delayed_jobs_share_timers(core: Core) -> None:
 
 
 class TestAcrossReplicas:
+    async def test_a_kind_that_is_resumed(self, core: Core, second_core: Core) -> None:
+        await core.pause("plain", actor="ops")
+        [id] = await submit(core)
+        claim = start(await worker(second_core))
+        await waiting(second_core)
+        await core.resume("plain", actor="ops")
+        assert [attempt.id for attempt in await soon(claim)] == [id]
+
     async def test_a_new_job(self, core: Core, second_core: Core) -> None:
         claim = start(await worker(second_core))
         await waiting(second_core)

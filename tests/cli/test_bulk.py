@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from paddock.cli.jobs.bulk import told
+from paddock.cli.jobs.bulk import _plan, told
 from paddock.client import Client
 from tests.cli.conftest import Terminal
 from tests.processes.running import Up, clean_environment
@@ -70,6 +70,18 @@ def test_in_a_pipe_nothing_is_done_without_yes(terminal: Terminal, client: Clien
     ]
     assert statuses(client, tag) == ["pending", "pending"]
     terminal("jobs", "cancel", "--tag", tag, "--yes", "--wait")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        ("10,000+", "At least 10,000 live jobs match (tag t)."),
+        ("0+", "Whether any live job matches (tag t) takes too long to count."),
+    ],
+)
+def test_what_was_not_counted_to_the_end_is_said(count: str, said: str) -> None:
+    plan = _plan("cancel", {"count": count}, {"filter": {"tag": "t"}})
+    assert plan == f"{said} Each will be cancelled, running or not."
 
 
 def test_a_dry_run_only_counts(terminal: Terminal, client: Client, tag: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from paddock.why import explain
+from paddock.why import Place, Quote, Since, Until, explain
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
@@ -183,6 +183,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"timeline": [RESCUED, {**RESCUED, "worker": "w2"}]},
         ["lost 6 times (w0, w2)", "memory is the usual reason"],
     ),
+    "worker lost and never given to another": (
+        job("failed", error_code="worker_lost", error_message="Worker 'w0' died.", turn_count=1),
+        {"timeline": [{**RESCUED, "event": "worker_lost", "to": "failed"}]},
+        ["failed: Worker 'w0' died. [worker_lost]"],
+    ),
     "failed and retried": (
         job("failed", error_code="x", error_message="No.", retried_by="y"),
         {},
@@ -217,6 +222,13 @@ def test_why(name: str) -> None:
     assert told.sentence.rstrip("]").endswith((".", "code")) or told.sentence.endswith("]")
 
 
+def test_what_was_given_to_nobody_is_not_said_to_be() -> None:
+    facts, surroundings, _ = CASES["worker lost and never given to another"]
+    told = explain(facts, now=NOW, **surroundings)
+    assert "another" not in told.sentence
+    assert [step.text for step in told.steps] == ["w0 was lost; not given to another"]
+
+
 def test_drain_does_not_hold_what_is_queued() -> None:
     told = explain(job("pending", **DUE), (), [KIND], [WORKER], {"drain": {"enabled": True}}, now=NOW)
     assert "drain" not in told.sentence
@@ -229,3 +241,17 @@ def test_every_step_is_told() -> None:
         "failed on w1: Trino has no nodes; waits to be tried again",
         "something new",
     ]
+
+
+def test_what_counts_on_what_is_quoted_and_what_is_typed_are_parts() -> None:
+    failing = job("pending", **LATER, failure_count=1, error_code="no_nodes", error_message="Trino for 20 s (in 90 s)")
+    told = explain(failing, now=NOW)
+    assert [part for part in told.told if not isinstance(part, str)] == [
+        Until(NOW + timedelta(seconds=90), "in 90 s"),
+        Quote("Trino for 20 s (in 90 s)"),
+    ]
+    assert told.advice == [
+        ("If the cause is mended already, ", Place("run_now", f"`paddock jobs run-now {ID}`"), " makes it due at once.")
+    ]
+    [due] = [part for part in explain(job("pending", **DUE), now=NOW).told if not isinstance(part, str)]
+    assert due == Since(NOW - timedelta(seconds=20), "20 s")

@@ -54,6 +54,8 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(tmp_path: Path, key: 
         ("PADDOCK_WEBHOOK_ALLOW_PRIVATE", "maybe"),
         ("PADDOCK_SERVER", "control-plane:8080"),
         ("PADDOCK_PUBLIC_URL", "ftp://paddock"),
+        ("PADDOCK_TRUSTED_PROXIES", "proxy.corp"),
+        ("PADDOCK_TRUSTED_PROXIES", "10.0.0.1/8"),
         ("PADDOCK_OTEL_ENDPOINT", "http://"),
         ("PADDOCK_KIND_CONCURRENCY", "export"),
         ("PADDOCK_KIND_CONCURRENCY", "export=0"),

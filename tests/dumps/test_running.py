@@ -1,21 +1,26 @@
-"""A dump turn by turn: killed between any two steps it ends with the same file and leaves nothing else."""
+"""A dump turn by turn, and what may come between its turns."""
 
+import errno
 import json
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
+from paddock.dumps import copies as copies_module
 from paddock.dumps import running
-from paddock.dumps.model import DumpOptions, DumpPayload, Format
+from paddock.dumps.copies import Copies
+from paddock.dumps.model import DumpOptions, DumpPayload
 from paddock.dumps.settings import DatabaseSettings
-from paddock.dumps.source import Rows, Table
+from paddock.dumps.source import Progress
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt, TransientResourceError
-from paddock.jobs.outcomes import Again, Done, PermanentFailure
+from paddock.jobs.outcomes import Again, Done, Outcome, PermanentFailure
 from paddock.storage.failures import UploadGone
-from tests.dumps.frozen import InMemory, texts
+from tests.dumps.frozen import texts
 from tests.dumps.turning import CopiedDatabase, Job, Killed, configured, one_turn, to_its_end
 
 CONTENT = {"orders": texts(1500, 400), "lines": texts(700, 300), "empty": []}
@@ -76,24 +81,15 @@ async def test_it_gives_way_and_goes_on(place: Path) -> None:
     assert (place / "store" / finished.key).read_bytes() == await expected(place)
 
 
-@pytest.mark.parametrize("saved", [False, True], ids=["not saved", "saved"])
-async def test_killed_at_every_save_it_makes_the_same_file_and_leaves_nothing(place: Path, saved: bool) -> None:
-    """Each save in turn is the last thing that a process does, or the first that it does not."""
-    whole = await expected(place)
-    workshop = DumpWorkshop(configured(place))
-    undisturbed = new_job()
-    await to_its_end(undisturbed, workshop)
-    assert undisturbed.saves > 8
-    for number in range(1, undisturbed.saves + 1):
-        shutil.rmtree(place / "store")
-        job = new_job()
-        job.dies_at, job.dies_saved = number, saved
-        with pytest.raises(Killed):
-            await one_turn(job, workshop)
-        finished = await to_its_end(job, workshop)
-        assert (place / "store" / finished.key).read_bytes() == whole, number
-        assert files(place) == [finished.key], number
-        assert not copies(place), number
+async def test_what_every_try_begins_with_is_no_progress(place: Path) -> None:
+    """Else one that dies there each time would never stall, which is all that ends it."""
+    job = new_job()
+    await to_its_end(job, DumpWorkshop(configured(place)))
+    copying, draft, sending = job.progress[:3], job.progress[3:5], job.progress[5:]
+    assert copying == [False, False, True], "the name, no page yet, the whole copy"
+    assert draft == [False, False], "the key, the upload"
+    assert len(sending) > 3
+    assert all(sending)
 
 
 async def test_without_its_copy_it_begins_anew(place: Path) -> None:
@@ -157,89 +153,90 @@ async def test_no_room_for_a_copy_is_waited_for_and_said(place: Path) -> None:
     assert isinstance(await one_turn(job, DumpWorkshop(configured(place))), Done | Again)
 
 
-class LiveDatabase:
-    """A `LiveSource` whose snapshot is lost after so many chunks, in each of the first so many turns."""
+async def test_what_a_killed_copy_left_is_no_lack_of_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (place / "shop.db").stat().st_size
 
-    def __init__(self, losses: int = 0, after: int = 20) -> None:
-        self.losses, self.after = losses, after
-        self.opened: list[str] = []
+    class Dies(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x" * (size * 9 // 10))
+            raise Killed
 
-    async def open(self, format: Format, options: DumpOptions, draft: str) -> InMemory:
-        self.opened.append(draft)
-        frozen = InMemory(CONTENT, chunk_rows=50)
-        if len(self.opened) > self.losses:
-            return frozen
-        given = frozen.rows
+    def usage(path: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            free=copies_module.SPARE + size * 12 // 10 - sum(f.stat().st_size for f in copies(place))
+        )
 
-        async def rows(table: Table, format: Format, place: object) -> Rows:
-            if len(frozen.rendered) >= self.after:
-                raise TransientResourceError("The connection was lost.", code=running.LOST)
-            return await given(table, format, place)
-
-        frozen.rows = rows  # type: ignore[method-assign]
-        return frozen
-
-
-@pytest.fixture
-def live(place: Path, monkeypatch: pytest.MonkeyPatch) -> LiveDatabase:
-    source = LiveDatabase()
-    monkeypatch.setattr(running, "live_source", lambda settings: source)
-    monkeypatch.setattr(running, "STORE_PAUSE", 0.0)
-    return source
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Dies(place / "shop.db"))
+        with pytest.raises(Killed):
+            await one_turn(job, workshop)
+    assert [path.suffix for path in copies(place)] == [".db"]
+    assert (await to_its_end(job, workshop)).restarts == 1
 
 
-def on_postgres(place: Path) -> DumpWorkshop:
-    database = {"type": "postgres", "url": "postgresql://somewhere/shop"}
-    return DumpWorkshop(configured(place, dumps_databases=json.dumps({"shop": database})))
-
-
-async def test_a_lost_snapshot_begins_a_new_draft_and_leaves_nothing_of_the_old(
-    place: Path, live: LiveDatabase
+@pytest.mark.parametrize("at", ["copy", "mark"])
+async def test_a_disk_that_fills_up_while_it_is_copied_is_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    live.losses = 2
-    finished = await to_its_end(new_job(), on_postgres(place))
-    assert (finished.restarts, len(set(live.opened))) == (2, 3)
-    assert finished.tables == {"orders": 1500, "lines": 700, "empty": 0}
-    assert files(place) == [finished.key]
+    def full(*args: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Fills(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            target.write_bytes(b"x")
+            full()
+
+    job, workshop = new_job(), DumpWorkshop(configured(place))
+    with monkeypatch.context() as patched:
+        if at == "copy":
+            patched.setattr(running, "file_source", lambda settings: Fills(place / "shop.db"))
+        else:
+            patched.setattr(Copies, "mark", full)
+        with pytest.raises(TransientResourceError) as told:
+            await one_turn(job, workshop)
+    assert told.value.code == "disk_full"
+    assert not copies(place)
+    await to_its_end(job, workshop)
 
 
-async def test_a_snapshot_that_is_lost_again_and_again_is_said(place: Path, live: LiveDatabase) -> None:
-    live.losses = 10
-    job, workshop = new_job(), on_postgres(place)
-    for _ in range(4):
-        assert isinstance(await one_turn(job, workshop), Again)
+async def test_two_dumps_do_not_take_the_same_room(place: Path) -> None:
+    """The second asks while the first has written nothing yet."""
+    size = (place / "shop.db").stat().st_size
+    workshop = DumpWorkshop(configured(place, database={"work_bytes": size * 3 // 2}))
+    second = new_job("export_20261116-093000_abc124")
+    outcomes: list[Outcome] = []
+
+    class Asked(CopiedDatabase):
+        async def copy(self, target: Path, progress: Progress) -> datetime:
+            if not outcomes:
+                outcomes.append(await one_turn(second, workshop))
+            return await super().copy(target, progress)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(running, "file_source", lambda settings: Asked(place / "shop.db"))
+        await to_its_end(new_job(), workshop)
+    assert outcomes == [Again(timedelta(seconds=30))]
+    assert f"work_bytes allows {size * 3 // 2:,}" in second.reports[-1]["reason"]
+    await to_its_end(second, workshop)
+
+
+async def test_uploads_that_vanish_again_and_again_end_the_dump(place: Path) -> None:
+    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    job = new_job()
+    for _ in range(running.MOST_GONE - 1):
+        await one_turn(job, workshop)
+        await workshop.parts.abort(job.payload.prefix)
+        with pytest.raises(UploadGone):
+            await one_turn(job, workshop)
+    await one_turn(job, workshop)
+    await workshop.parts.abort(job.payload.prefix)
     outcome = await one_turn(job, workshop)
     assert isinstance(outcome, PermanentFailure)
-    assert outcome.error.code == "snapshot_lost"
-    assert len(live.opened) == 4
+    assert outcome.error.code == "upload_keeps_vanishing"
+    assert "removed 5 times" in outcome.error.message
+    assert "lifecycle rule" in str(outcome.error.hint)
     await running.clean(job.turn(cleanup=True), workshop)
     assert files(place) == []
-
-
-async def test_a_store_that_is_away_is_waited_for_with_the_snapshot_held(place: Path, live: LiveDatabase) -> None:
-    workshop = on_postgres(place)
-    given, failures = workshop.parts.send, iter(range(3))
-
-    async def send(key: str, upload: str, number: int, offset: int, data: bytes) -> str:
-        if number == 2 and next(failures, None) is not None:
-            raise TransientResourceError("No answer.", code="store_unavailable")
-        return await given(key, upload, number, offset, data)
-
-    workshop.parts.send = send  # type: ignore[method-assign]
-    job = new_job()
-    finished = await to_its_end(job, workshop)
-    assert (finished.restarts, len(live.opened)) == (0, 1)
-    assert job.logged == ["The store is away; waiting for it."] * 3
-    # The last line names the source's type.
-    made = (place / "store" / finished.key).read_bytes()
-    assert made.splitlines()[:-1] == (await expected(place)).splitlines()[:-1]
-
-
-async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:
-    job, workshop = new_job(), on_postgres(place)
-    job.dies_at = 5
-    with pytest.raises(Killed):
-        await one_turn(job, workshop)
-    finished = await to_its_end(job, workshop)
-    assert (finished.restarts, len(live.opened)) == (1, 2)
-    assert files(place) == [finished.key]
+    assert not copies(place)

@@ -13,14 +13,34 @@ from paddock.dumps.model import DumpOptions, DumpPayload, Finished
 from paddock.dumps.source import Frozen, Progress
 from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt
-from paddock.jobs.model import AttemptId, JobId, JsonObject
+from paddock.jobs.model import MAX_REPORT_BYTES, MAX_RESULT_BYTES, AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Again, Done, Outcome
 from paddock.jobs.turn import Turn
+from paddock.worker.ending import encoded_state
 from tests.dumps.frozen import AT, InMemory
 
 
 class Killed(BaseException):
     """Not an Exception: nothing in a handler may catch it, as nothing catches SIGKILL."""
+
+
+class Death:
+    """Counts what is done to the world; the process dies after step `at`, and the dead do nothing more."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.at: int | None = None
+
+    def live(self, at: int | None = None) -> None:
+        self.steps, self.at = 0, at
+
+    def check(self) -> None:
+        if self.at is not None and self.steps >= self.at:
+            raise Killed
+
+    def step(self) -> None:
+        self.steps += 1
+        self.check()
 
 
 class Job:
@@ -30,12 +50,11 @@ class Job:
         self.id = uuid4()
         self.payload = payload
         self.saved: JsonObject | None = None
-        self.saves = 0
+        self.death = Death()
+        # Of each save: whether it was progress.
+        self.progress: list[bool] = []
         self.reports: list[JsonObject] = []
         self.logged: list[str] = []
-        # Which save kills the process, and whether that is after it was taken.
-        self.dies_at = 0
-        self.dies_saved = False
         self.attempt = 0
 
     def turn(self, *, cleanup: bool = False) -> Turn[DumpPayload]:
@@ -56,21 +75,19 @@ class _Line:
     def __init__(self, job: Job, attempt: int) -> None:
         self._job, self._attempt = job, attempt
 
-    async def save(self, state: JsonObject) -> None:
-        self.save_blocking(state)
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
+        self.save_blocking(state, progress=progress)
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         if self._attempt != self._job.attempt:
             raise StaleAttempt
-        self._job.saves += 1
-        dies = self._job.saves == self._job.dies_at
-        if dies and not self._job.dies_saved:
-            raise Killed
-        self._job.saved = json.loads(json.dumps(state))
-        if dies:
-            raise Killed
+        self._job.death.check()
+        self._job.progress.append(progress)
+        self._job.saved = json.loads(bytes(encoded_state(state)))
+        self._job.death.step()
 
     def report(self, progress: JsonObject) -> None:
+        assert len(json.dumps(progress)) <= MAX_REPORT_BYTES, "nobody would see it"
         self._job.reports.append(progress)
 
     def log(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
@@ -113,6 +130,7 @@ async def to_its_end(job: Job, workshop: DumpWorkshop, turns: int = 500) -> Fini
     for _ in range(turns):
         outcome = await one_turn(job, workshop)
         if isinstance(outcome, Done):
+            assert len(json.dumps(outcome.result)) <= MAX_RESULT_BYTES
             return Finished.model_validate(outcome.result)
         assert isinstance(outcome, Again), outcome
     raise AssertionError("It never ends.")

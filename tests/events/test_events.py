@@ -163,6 +163,20 @@ async def test_one_in_a_transaction_that_fails_never_was(core: Core, connection:
     assert await connection.fetchval("SELECT count(*) FROM jobs") == 0
 
 
+async def test_what_was_recorded_is_counted_and_nothing_else(core: Core, connection: Connection) -> None:
+    await subscribe(connection, "job.failed")
+    await submit(core, n=2)
+    done, failed = await (await worker(core)).claim(limit=2)
+    await done.finish(events=[wire.Event(type="thing.made", subject="thing:1")])
+    await failed.finish("permanent")
+    with contextlib.suppress(RuntimeError):
+        async with core.db.transaction() as tx:
+            await events.emit(core, tx, [events.OwnedEvent(NewEvent("thing.lost", "thing:2"), "ann")])
+            raise RuntimeError
+    counted = {type: core.metrics.events(type)._value.get() for (type,) in core.metrics.events.known()}
+    assert counted == {"thing.made": 1, "job.failed": 1}
+
+
 async def test_a_domain_event_is_kept_though_nobody_listens(core: Core, connection: Connection) -> None:
     async with core.db.transaction() as tx:
         await events.emit(core, tx, [events.OwnedEvent(NewEvent("a.b", "x", {"n": 1}), "ann")])

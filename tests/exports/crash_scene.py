@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -31,6 +32,7 @@ from paddock.jobs.errors import Refused
 from paddock.jobs.model import Job, JobId
 from paddock.known_kinds import all_kinds
 from paddock.metrics import Metrics
+from paddock.storage.store import open_store
 from paddock.worker.supervisor import Worker
 from tests.exports.crashing import HELD, worker_of
 
@@ -48,7 +50,7 @@ type = "duckdb"
 roots = ["{files}"]
 spill_folder = "{folder}/spill"
 [destinations.lake]
-url = "{folder}/lake"
+url = "{lake}"
 """
 
 
@@ -213,9 +215,23 @@ class Scene:
         assert (manifest.rows, manifest.bytes) == (sum(file[1] for file in files), sum(file[2] for file in files))
         return read_files(store.local / manifest.prefix, files)
 
+    def lake(self) -> Path:
+        """The destination as a folder, which it may be."""
+        url = self.config.destinations["lake"]["url"]
+        if "://" not in url:
+            return Path(url)
+        copied = self.folder / "lake"
+        shutil.rmtree(copied, ignore_errors=True)
+        backend = open_store(url).backend
+        for entry in backend.entries("", unfinished=True):
+            path = copied / entry.key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(backend.read_range(entry.key, 0, entry.size) if entry.size else b"")
+        return copied
+
     def delivered(self, prefix: str) -> tuple[str, pa.Table] | None:
         """What stands at a destination, and the job that brought it. Every file of the manifest has to be there."""
-        folder = self.folder / "lake" / prefix
+        folder = self.lake() / prefix
         if not (folder / "_manifest.json").exists():
             return None
         manifest = orjson.loads((folder / "_manifest.json").read_bytes())
@@ -229,10 +245,10 @@ class Scene:
 
     def at_destination(self, prefix: str) -> set[str]:
         """Everything there is, temporary files too."""
-        return files_below(self.folder / "lake" / prefix)
+        return files_below(self.lake() / prefix)
 
     def named_at_destination(self, prefix: str) -> set[str]:
-        manifest = orjson.loads((self.folder / "lake" / prefix / "_manifest.json").read_bytes())
+        manifest = orjson.loads((self.lake() / prefix / "_manifest.json").read_bytes())
         return {"_manifest.json", *(file["name"] for file in manifest["files"])}
 
     # What is left behind.
@@ -289,8 +305,9 @@ def engine_children() -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def scene_in(folder: Path, files: Path, dsn: str) -> AsyncIterator[Scene]:
-    (folder / "paddock.toml").write_text(CONFIGURATION.format(folder=folder, files=files))
+async def scene_in(folder: Path, files: Path, dsn: str, lake: str | None = None) -> AsyncIterator[Scene]:
+    text = CONFIGURATION.format(folder=folder, files=files, lake=lake or folder / "lake")
+    (folder / "paddock.toml").write_text(text)
     config = load({"PADDOCK_CONFIG": str(folder / "paddock.toml")})
     async with open_core(dsn, all_kinds(), metrics=Metrics(CollectorRegistry())) as core:
         database = await asyncpg.connect(dsn)

@@ -79,22 +79,25 @@ def resources() -> Factories:
 
 
 def plant(plan: Plan) -> None:
+    from paddock.engines.trino.client import TrinoClient
     from paddock.exports import delivering, running
     from paddock.exports.writing.output import Output
     from paddock.jobs.turn import Turn
     from paddock.storage.drafts import Draft
     from paddock.storage.store import Store
 
-    watch(plan, running, "run", before="claimed", after="returned")
+    watch(plan, running, "run", before="claimed", after="returned", failed="raised")
     watch(plan, running, "clean", after="cleaned")
-    watch(plan, Turn, "save", after=_saved)
+    watch(plan, Turn, "save", before=_saving, after=_saved)
+    watch(plan, TrinoClient, "submit", after=_posted)
     watch(plan, Output, "write", after="written")
     watch(plan, Output, "close", before="streamed")
     watch(plan, Draft, "add", after="uploaded")
     watch(plan, Draft, "seal", before="sealing", after="sealed")
     watch(plan, Draft, "discard", after="discarded")
     watch(plan, Store, "copy_to", after="copied")
-    watch(plan, Store, "put", before=_before_put, after=_after_put)
+    watch(plan, Store, "put", after=_after_put)
+    watch(plan, Store, "replace", before="delivering", after="delivered")
     watch(plan, Store, "delete", after=_deleted)
     watch(plan, delivering, "undo", after="undone")
     _watch_open(plan)
@@ -102,13 +105,20 @@ def plant(plan: Plan) -> None:
     _without_spares()
 
 
-def watch(plan: Plan, owner: Any, name: str, *, before: Point = None, after: Point = None) -> None:
+def watch(
+    plan: Plan, owner: Any, name: str, *, before: Point = None, after: Point = None, failed: str | None = None
+) -> None:
     original = getattr(owner, name)
 
     async def watched(*arguments: Any, **named: Any) -> Any:
         if point := _found(before, arguments):
             await plan.at(point)
-        result = await original(*arguments, **named)
+        try:
+            result = await original(*arguments, **named)
+        except BaseException:
+            if failed is not None:
+                await plan.at(failed)
+            raise
         if point := _found(after, arguments):
             await plan.at(point)
         return result
@@ -120,19 +130,24 @@ def _found(point: Point, arguments: Sequence[Any]) -> str | None:
     return point(*arguments) if callable(point) else point
 
 
+def _saving(turn: Any, state: dict[str, Any]) -> str | None:
+    """Reached once more right before the destination's manifest."""
+    return "deciding" if "sealed" in state else None
+
+
 def _saved(turn: Any, state: dict[str, Any]) -> str:
     if "sealed" in state:
         return "decided"
     return "started" if "handle" in state else "draft_saved"
 
 
-def _before_put(store: Any, key: str, data: bytes) -> str | None:
-    return "delivering" if key.endswith("/_manifest.json") else None
+def _posted(client: Any, sql: str, *_: Any) -> str | None:
+    """The export's own query, not one that asks something about it."""
+    return None if "LIMIT 0" in sql or "connector_name" in sql or sql.startswith("DROP") else "posted"
 
 
 def _after_put(store: Any, key: str, data: bytes) -> str | None:
-    """A draft's own manifest is created, not put."""
-    return {"_manifest.json": "delivered", "_previous.json": "previous_kept"}.get(key.rpartition("/")[2])
+    return "previous_kept" if key.endswith("/_previous.json") else None
 
 
 def _deleted(store: Any, keys: list[str]) -> str | None:
@@ -174,12 +189,13 @@ def _watch_files(plan: Plan) -> None:
         elif JOB_FILE.match(name):
             plan.reached("copying")
         elif name == "_manifest.json":
-            plan.reached("publishing")
+            plan.reached("publishing")  # over an earlier one
         rename(source, target, **folders)
 
     def watched_link(source: Any, target: Any, **options: Any) -> None:
         if target == "_manifest.json":
-            plan.reached("creating_manifest")
+            folder = os.readlink(f"/proc/self/fd/{options['dst_dir_fd']}")
+            plan.reached("publishing" if "/lake/" in folder else "creating_manifest")
         link(source, target, **options)
 
     for name, watched in (("rename", watched_rename), ("link", watched_link)):

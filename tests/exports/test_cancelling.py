@@ -1,9 +1,14 @@
 """Whoever cancels an export finds nothing of it afterwards: no draft, no process, no half of a delivery, no lock."""
 
+import os
+import signal
+
 import pyarrow as pa
 import pytest
 
-from tests.exports.crash_scene import BACKWARDS, Scene, engine_children, kills
+from paddock.jobs import rescuing
+from tests.conftest import DatabaseClock
+from tests.exports.crash_scene import BACKWARDS, Scene, engine_children, kills, until
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +90,28 @@ async def test_a_cleanup_killed(scene: Scene) -> None:
     assert scene.at_destination("daily") == set()
     assert scene.managed() == set()
     assert await scene.locks() == []
+
+
+async def test_a_worker_that_does_not_know_of_the_cancel_publishes_nothing(clock: DatabaseClock, scene: Scene) -> None:
+    """It lost the control plane, not the store: its copies are gone when it comes to its manifest, and asks first."""
+    scene.plan("hold deciding 2", "hold raised 1")
+    async with scene.doomed_worker() as doomed:
+        export = await scene.export(to="daily")
+        await scene.held()
+        os.kill(doomed.pid, signal.SIGSTOP)
+        await scene.cancel(export)
+
+        async def session_over() -> bool:
+            await clock.advance(seconds=9)
+            return (await rescuing.rescue(scene.core)).cleanups > 0
+
+        await until("the session is over", session_over)
+        async with scene.working():
+            assert (await scene.cleaned(export)).status == "completed"
+        assert scene.at_destination("daily") == set()
+
+        scene.let_go()
+        os.kill(doomed.pid, signal.SIGCONT)
+        await scene.held()
+
+    assert scene.at_destination("daily") == set()

@@ -21,7 +21,9 @@ from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from paddock.jobs.model import JobId
 from tests.conftest import DatabaseClock
-from tests.exports.crash_scene import BACKWARDS, Scene, kills, until
+from tests.exports.crash_scene import BACKWARDS, Scene, kills, scene_in, until
+from tests.storage.servers import Server
+from tests.storage.servers import s3_server as s3_server
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +58,24 @@ async def test_an_export_killed(points: Sequence[str], scene: Scene, expected: p
     assert (done.rows, done.files) == (expected.num_rows, 4)
     await scene.collect()
     assert scene.managed() == await scene.named(done)
+
+
+async def test_an_export_that_kills_every_runner_ends(scene: Scene) -> None:
+    """What each try saves before it dies is no progress, and forgives nothing."""
+    points = ["draft_saved", "started", "opened", "written", "uploaded", "written"]
+    scene.plan(*kills(points))
+    async with scene.working():
+        export = await scene.export()
+        for number in range(1, len(points)):
+            assert (await scene.crashed(export.job_id, number)).failure_count == number
+            await scene.run_now(export.job_id)
+        job = await scene.ended(export.job_id)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    assert (job.status, job.error_code, job.turn_count) == ("failed", "attempts_exhausted", len(points))
+    await scene.sees_nothing(export)
+    await scene.collect()
+    assert scene.managed() == set()
 
 
 async def roll_forward(scene: Scene, points: Sequence[str], *, if_exists: str, before: pa.Table | None) -> Export:
@@ -127,6 +147,22 @@ async def test_a_delivery_over_an_earlier_one_killed(points: Sequence[str], scen
     assert scene.in_place(expected)
     assert scene.at_destination("daily") == scene.named_at_destination("daily") | {"README#1"}
     assert scene.managed() == await scene.named(done, earlier)
+
+
+async def test_a_delivery_to_s3_killed(
+    s3_server: Server, tmp_path: Path, files: Path, dsn: str, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.environ.items():
+        monkeypatch.setenv(name, value)
+    points = ("previous_kept", "copied", "delivering", "delivered", "deleted", "forgotten", "returned")
+    async with scene_in(tmp_path, files, dsn, f"{s3_server.url}/{uuid4()}") as scene, scene.working():
+        earlier = await scene.completed(await scene.export(to="daily", sql=BACKWARDS))
+        before = await scene.rows(earlier)
+        done = await roll_forward(scene, points, if_exists="replace", before=before)
+
+        assert (await scene.rows(done)).equals(expected)
+        assert scene.in_place(expected)
+        assert scene.at_destination("daily") == scene.named_at_destination("daily")
 
 
 async def lease_ends(scene: Scene, id: JobId, clock: DatabaseClock) -> None:

@@ -59,6 +59,17 @@ def test_sqlite_is_an_engine_like_the_others(place: Place) -> None:
     assert table.column("photo").to_pylist() == [bytes([number]) for number in range(9)]
 
 
+def test_who_writes_may_be_asked_for_and_the_result_says_why_it_was_another(place: Place) -> None:
+    for asked, because in (("direct", None), ("unload", "Engine 'local' (duckdb) writes no files itself.")):
+        done = place.paddock("export", "SELECT 1 AS n", "-e", "local", "--mode", asked, "-o", "json")
+
+        assert done.returncode == 0, done.stderr
+        made = orjson.loads(done.stdout)
+        assert made["request"].get("mode") == asked
+        result = place.client.request("GET", f"/api/jobs/{made['job_id']}")["data"]["result"]
+        assert (result["mode"], result.get("direct_because")) == ("direct", because)
+
+
 def test_nothing_found_is_a_typed_empty_file(place: Place) -> None:
     export = place.export(sql="SELECT id, name FROM 'people.csv' WHERE false")
 

@@ -29,10 +29,10 @@ class Line:
     def __init__(self) -> None:
         self.reports: asyncio.Queue[JsonObject] = asyncio.Queue()
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
     def report(self, progress: JsonObject) -> None:
@@ -48,10 +48,14 @@ class Long:
     def __init__(self, line: Line, workshop: Workshop, ahead_bytes: int = 0) -> None:
         self.columns: Sequence[Column] = [Column("a", pa.int64(), "BIGINT")]
         self.progress = Progress(phase="running", percent=42.0)
-        self.ahead_bytes = ahead_bytes
+        self._ahead = ahead_bytes
         self.told: JsonObject = {}
         self.reserved = 0
         self._line, self._workshop = line, workshop
+
+    async def begin(self) -> int:
+        assert self._workshop.memory.used == 0
+        return self._ahead
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         self.reserved = self._workshop.memory.used
@@ -98,5 +102,6 @@ async def test_what_the_engine_fetches_ahead_is_reserved_too(workshop: Workshop)
 
     await exported(workshop, line, stream)
 
-    assert stream.reserved == Output.reservation(SCHEMA, ExportPayload(engine="x", output="x").options) + (5 << 20)
+    options = ExportPayload(engine="x", output="x").options
+    assert stream.reserved == Output.reservation(SCHEMA, "parquet", options) + (5 << 20)
     assert workshop.memory.used == 0

@@ -3,6 +3,8 @@
 import errno
 import gc
 import random
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from paddock.exports.writing.collecting import GROUP_BYTES
 from paddock.exports.writing.dictionaries import dictionary_columns
 from paddock.exports.writing.options import Compression, Format, OutputOptions
 from paddock.exports.writing.output import Output
@@ -352,10 +355,48 @@ async def test_decimals_are_integers_that_other_readers_understand(tmp_path: Pat
     assert read == [("1.10", "DECIMAL(10,2)"), ("-99999999.99", "DECIMAL(10,2)")]
 
 
-def test_a_narrow_export_reserves_little() -> None:
-    narrow = Output.reservation(IDS, OutputOptions())
-    wide = Output.reservation(pa.schema([("s", pa.string())]), OutputOptions())
+def test_what_an_export_reserves() -> None:
+    text, nested = pa.schema([("s", pa.string())]), pa.schema([("l", pa.list_(pa.int8()))])
+    narrow = Output.reservation(IDS, "parquet", OutputOptions())
+    wide = Output.reservation(text, "parquet", OutputOptions())
 
-    assert narrow < 16 << 20
-    assert wide >= 64 << 20
-    assert Output.reservation(pa.schema([("s", pa.string())]), OutputOptions(partition_by=("s",))) > wide
+    assert narrow < wide <= 48 << 20
+    for more in (
+        Output.reservation(text, "csv", OutputOptions()),
+        Output.reservation(nested, "parquet", OutputOptions()),
+        Output.reservation(text, "parquet", OutputOptions(partition_by=("s",))),
+    ):
+        assert more == wide + GROUP_BYTES
+
+
+@pytest.mark.parametrize("length", [20, 700, 20_000])
+async def test_a_file_is_written_in_the_memory_that_was_reserved(tmp_path: Path, length: int) -> None:
+    """As Arrow counts it, from the first batch to the last: the choice of encodings, which copies rows, included."""
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string())])
+    rows = (1 << 20) // length
+    held = pa.total_allocated_bytes()
+    most = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        dice = random.Random(length)
+        for _ in range(40):
+            values = [dice.randbytes(length // 2).hex() for _ in range(rows)]
+            yield pa.record_batch([pa.array(range(rows), pa.int64()), pa.array(values)], schema)
+
+    stop = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not stop.wait(0.0005):
+            most = max(most, pa.total_allocated_bytes() - held)
+
+    with place(tmp_path) as at:
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            await write(at, schema, batches())
+        finally:
+            stop.set()
+            watching.join()
+
+    assert most <= Output.reservation(schema, "parquet", OutputOptions())

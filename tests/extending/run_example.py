@@ -22,13 +22,13 @@ class Paper:
         self.greeted: list[str] = []
         self._left = saves
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         if self._left == 0:
             raise StaleAttempt
         self._left -= 1
         self.saved = state
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
     def report(self, progress: JsonObject) -> None:

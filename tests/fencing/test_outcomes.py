@@ -150,6 +150,43 @@ class TestBudgets:
         job = await read(core, id)
         assert (job.failure_count, job.cluster_count, job.lost_count) == (0, 3, 0)
 
+    async def test_what_is_saved_without_progress_forgives_nothing(self, core: Core, clock: DatabaseClock) -> None:
+        """Else a job that dies or fails after its first save would be tried for ever."""
+        [id] = await submit(core, "fragile")
+        played = await worker(core)
+        for n in range(3):
+            await clock.advance(minutes=6)
+            await played.beat()
+            attempt = await played.claim_one("fragile")
+            assert await attempt.save({"draft": n}, progress=False) == "accepted"
+            assert (await read(core, id)).saved == {"draft": n}
+            await attempt.finish("transient")
+        job = await read(core, id)
+        assert (job.status, job.error_code, job.saved) == ("failed", "attempts_exhausted", {"draft": 2})
+
+    async def test_a_worker_lost_after_each_save_without_progress_ends_the_job(
+        self, core: Core, clock: DatabaseClock
+    ) -> None:
+        [id] = await submit(core, "fragile")
+        for n in range(2):
+            attempt = await (await worker(core)).claim_one("fragile")
+            await attempt.save({"draft": n}, progress=False)
+            await served(core, clock, seconds=70)
+        job = await read(core, id)
+        assert (job.status, job.error_code, job.saved) == ("failed", "worker_lost", {"draft": 1})
+
+    async def test_again_without_progress_forgives_nothing_either(self, core: Core, clock: DatabaseClock) -> None:
+        [id] = await submit(core, "fragile")
+        played = await worker(core)
+        await fail(played, clock, "fragile", 2)
+        await clock.advance(minutes=6)
+        await played.beat()
+        await (await played.claim_one("fragile")).finish("again", saved={"polls": 1}, progress=False)
+        job = await read(core, id)
+        assert (job.saved, job.failure_count) == ({"polls": 1}, 2)
+        await fail(played, clock, "fragile", 1)
+        assert (await read(core, id)).error_code == "attempts_exhausted"
+
     async def test_progress_saved_with_again_forgives_too(self, core: Core, clock: DatabaseClock) -> None:
         [id] = await submit(core, "fragile")
         played = await worker(core)

@@ -24,10 +24,6 @@ PROMISED = {
     "paddock_log_bytes_dropped_total": set(),
     "paddock_events_total": {"type"},
     "paddock_streams": set(),
-    "background_job_execution_total": {"job_name", "status"},
-    "background_job_execution_duration_seconds": {"job_name"},
-    "background_job_last_success_timestamp_seconds": {"job_name"},
-    "background_job_health_status": {"job_name"},
 }
 
 
@@ -95,15 +91,3 @@ def test_a_method_made_up_by_a_caller_makes_no_series(metrics: Metrics) -> None:
     route = "/api/jobs/{id}"
     assert value(metrics, "paddock_http_requests_total", route=route, method="OTHER", status="405") == 1
     assert value(metrics, "paddock_http_seconds_count", route=route) == 2
-
-
-def test_passes_are_measured_in_their_buckets(metrics: Metrics) -> None:
-    metrics.background_seconds("lifecycle").observe(0.3)
-
-    text = metrics.render()[0].decode()
-    bounds = [
-        line.split('le="')[1].split('"')[0]
-        for line in text.splitlines()
-        if line.startswith("background_job_execution_duration_seconds_bucket")
-    ]
-    assert bounds == ["0.1", "0.5", "1.0", "2.5", "5.0", "10.0", "30.0", "60.0", "120.0", "+Inf"]

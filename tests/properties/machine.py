@@ -22,7 +22,9 @@ PICK = st.integers(0, 1_000)
 # The last ones are taken most: what was done long ago seldom matters to what happens next.
 RECENT = 12
 OUTCOMES = ("done", "again", "transient", "permanent")
-WRITE = st.sampled_from(["save", "save nonsense", "release", "release for later", "invalid", *OUTCOMES])
+WRITE = st.sampled_from(
+    ["save", "save no progress", "save nonsense", "release", "release for later", "invalid", *OUTCOMES]
+)
 WHO = st.sampled_from(["holder", "holder", "holder", "superseded", "cancelled", "anyone"])
 
 
@@ -246,6 +248,7 @@ class Paddock(RuleBasedStateMachine):
         play = self.play
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "save": lambda: play.save(held, {"saved": len(play.writes)}),
+            "save no progress": lambda: play.save(held, {"noted": len(play.writes)}, progress=False),
             "save nonsense": lambda: play.save(held, "not an object"),
             "release": lambda: play.release(held, 0),
             "release for later": lambda: play.release(held, 5),
@@ -265,6 +268,7 @@ class Paddock(RuleBasedStateMachine):
         delay=st.sampled_from([None, None, 0, 50]),
         waiting_on=st.sampled_from([None, "trino"]),
         saved=st.sampled_from([None, {"turn": 1}]),
+        progress=st.booleans(),
         budget=st.sampled_from(["work", "work", "cluster"]),
         unclassified=st.booleans(),
     )
@@ -277,11 +281,12 @@ class Paddock(RuleBasedStateMachine):
         delay: float | None,
         waiting_on: str | None,
         saved: dict[str, int] | None,
+        progress: bool,
         budget: str,
         unclassified: bool,
     ) -> None:
         of_outcome: dict[str, dict[str, Any]] = {
-            "again": {"delay_seconds": delay, "waiting_on": waiting_on, "saved": saved},
+            "again": {"delay_seconds": delay, "waiting_on": waiting_on, "saved": saved, "progress": progress},
             "transient": {"delay_seconds": delay, "budget": budget, "unclassified": unclassified},
         }
         fields = of_outcome.get(outcome, {})
@@ -302,8 +307,10 @@ class Paddock(RuleBasedStateMachine):
     @rule(pick=PICK, budget=st.sampled_from(["work", "cluster"]), times=st.integers(3, 6), unclassified=st.booleans())
     @when(have_attempts)
     def fail_again_and_again(self, pick: int, budget: str, times: int, unclassified: bool) -> None:
+        """Each try notes something first, as a handler does that begins anew: that forgives nothing."""
         held = self.holder(pick)
-        for _ in range(times):
+        for n in range(times):
+            self.run(self.play.save(held, {"try": n}, progress=False))
             item = finish_item(held, "transient", delay_seconds=0, budget=budget, unclassified=unclassified)
             self.run(self.play.finish([item]))
             row = self.play.model.live.get(held.id)
@@ -382,9 +389,7 @@ class Paddock(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([125, 160, 220, 520]))
     def time_runs_out(self, seconds: float) -> None:
         """For handlers whose workers are well and do not stop them."""
-        self.run(self.play.pass_time(seconds, served=False, beating=0))
-        for session in self.play.sessions[-4:]:
-            self.run(self.play.beat(session))
+        self.run(self.play.pass_time(seconds, served=True, beating=15))
         self.run(self.play.keep_timeouts())
 
     @rule(what=st.sampled_from(["rescue", "keep_timeouts", "repeat_hooks"]))

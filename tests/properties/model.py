@@ -182,10 +182,10 @@ class Model:
             return f"{late}|already_yours|invalid"
         return "invalid" if row.error_code == "invalid_result" else "already_yours"
 
-    def save(self, id: UUID, attempt: UUID, saved: str) -> str:
+    def save(self, id: UUID, attempt: UUID, saved: str, *, progress: bool = True) -> str:
         verdict = self.verdict(id, attempt, "save")
         if verdict == "accepted":
-            self._saved(self.live[id], saved)
+            self._saved(self.live[id], saved, progress=progress)
         return verdict
 
     def release(self, id: UUID, attempt: UUID, delay: timedelta = timedelta(0)) -> str:
@@ -213,7 +213,7 @@ class Model:
                 self._done(row, item)
         if outcome == "again":
             if item.saved is not None:
-                self._saved(row, canonical(item.saved))
+                self._saved(row, canonical(item.saved), progress=item.progress)
             row.waiting_on = item.waiting_on
             self._back(row, item.attempt_id, "again", timedelta(seconds=item.delay_seconds or 0))
         elif outcome == "transient":
@@ -261,9 +261,11 @@ class Model:
         else:
             row.cluster_count += 1
 
-    def _saved(self, row: Live, saved: str) -> None:
-        row.saved, row.saved_at, row.unsaved_seconds = saved, self.now, 0
-        row.failure_count = row.unclassified_count = row.lost_count = 0
+    def _saved(self, row: Live, saved: str, *, progress: bool) -> None:
+        row.saved = saved
+        if progress:
+            row.saved_at, row.unsaved_seconds = self.now, 0
+            row.failure_count = row.unclassified_count = row.lost_count = 0
 
     def _back(self, row: Live, by: UUID | None, ended_as: str | None, delay: timedelta) -> None:
         """Out of `claimed`, not ended."""
@@ -420,7 +422,7 @@ class Model:
         return [self.verdict(id, attempt, "beat") for id, attempt in listed]
 
     def stamp(self) -> bool:
-        """A replica serves. True: it does so long enough for leases to run."""
+        """A replica serves. True: it does so long enough for leases and time-outs to run."""
         if self.served_at < self.now - BEAT:
             self.resumed_at = self.now
         self.served_at = self.now
@@ -450,6 +452,8 @@ class Model:
         return self.sessions[row.session_id].expires_at + BY_NAME[row.kind].patience < self.now
 
     def keep_timeouts(self) -> None:
+        if not self.stamp():
+            return
         held = [row for row in self.live.values() if row.attempt_id is not None]
         over = [row for row in held if self._past(row.started_at, BY_NAME[row.kind].total_timeout)]
         late = [row for row in held if row not in over and self._late(row)]

@@ -259,14 +259,14 @@ class Play:
         answer = await self.link.beat(session, message)
         self._same("beat", answer.verdicts, self.model.beat(session, listed, dying=dying))
 
-    async def save(self, held: Held, saved: dict[str, int] | str) -> None:
+    async def save(self, held: Held, saved: dict[str, int] | str, *, progress: bool = True) -> None:
         async def write() -> None:
-            item = wire.SaveItem(id=held.id, attempt_id=held.attempt, saved=saved)
+            item = wire.SaveItem(id=held.id, attempt_id=held.attempt, saved=saved, progress=progress)
             answers = (await self.link.save(wire.Save(items=[item]))).verdicts
             self._count_rivals("save", [held.pair])
             expected = "invalid"
             if isinstance(saved, dict):
-                expected = self.model.save(held.id, held.attempt, canonical(saved))
+                expected = self.model.save(held.id, held.attempt, canonical(saved), progress=progress)
             self._same("save", answers, [expected])
 
         await self._write(write)
@@ -438,7 +438,7 @@ class Play:
         async def work() -> None:
             await self.core.keep_timeouts()
 
-        return Raced(work())
+        return Raced(work(), ticks=True)
 
     def raced_seal(self, id: UUID) -> "Raced":
         async def work() -> None:

@@ -3,15 +3,19 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import asyncpg
 import pytest
 
-from paddock.jobs import grouping, reading, running
+from paddock.jobs import grouping, overviews, reading, running, wire
+from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
 from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.hanging import LEAST_ENDED, Hanging, hanging
+from paddock.jobs.kinds import Kinds
 from paddock.jobs.last_hour import PARTS, ended_by_kind
 from paddock.jobs.model import GroupId, NewJob
+from paddock.jobs.overviews import VersionSeen
 from paddock.jobs.timing import upcoming
 from tests.conftest import DatabaseClock
 from tests.playing import served, submit, worker
@@ -62,6 +66,29 @@ async def test_a_session_is_late_when_half_of_its_lease_has_passed(core: Core, c
     assert await running.late(core.db) == {brisk.session}, "the slow one is dead now"
 
 
+async def test_when_a_version_came_is_known_after_its_sessions_are_forgotten(
+    core: Core,
+    clock: DatabaseClock,
+    connection: "asyncpg.Connection[asyncpg.Record]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = clock.at
+
+    async def starts(version: str) -> None:
+        await core.link().register(wire.Register(worker_id="w", version=version, kinds=["plain"]))
+        await clock.advance(minutes=1)
+
+    for version in ("1.0", "2.0", "2.0", "1.0"):
+        await starts(version)
+    await connection.execute("DELETE FROM sessions")
+    assert await overviews.versions(core.db, began) == [VersionSeen("2.0", "worker", began + timedelta(minutes=1))]
+    assert await overviews.versions(core.db, began + timedelta(minutes=2)) == []
+
+    monkeypatch.setattr(core, "kinds", Kinds([*core.kinds, BULK]))
+    await core.link(internal=True).register(wire.Register(worker_id="w", version="2.0", kinds=["bulk"]))
+    assert [seen.role for seen in await overviews.versions(core.db, began)] == ["control plane", "worker"]
+
+
 async def test_the_last_hour_of_a_kind_comes_from_the_figures(core: Core, clock: DatabaseClock) -> None:
     assert await ended_by_kind(core.db) == {}
     played = await worker(core)
@@ -90,6 +117,41 @@ async def test_a_job_hangs_when_its_time_out_passed_and_nobody_stopped_it(core: 
     assert await hanging(core.db) == [], "its worker has a grace to stop it"
     await clock.advance(seconds=2)
     assert await hanging(core.db) == [Hanging(claimed["timed"].id, "timed", began, overdue=True)]
+
+
+async def test_a_job_hangs_when_it_took_too_long_in_all(
+    core: Core, clock: DatabaseClock, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, stall_timeout = NULL")
+    await submit(core, "timed")
+    played = await worker(core)
+    await (await played.claim_one()).finish("again", delay_seconds=58 * 60)
+    await clock.advance(minutes=58)
+    await played.beat()
+    last = await played.claim_one()
+    began = clock.at
+    await clock.advance(minutes=2, seconds=59)
+    assert await hanging(core.db) == []
+    await clock.advance(seconds=2)
+    assert await hanging(core.db) == [Hanging(last.id, "timed", began, overdue=True)]
+
+
+async def test_a_job_hangs_when_it_saved_nothing_over_several_turns(
+    core: Core, clock: DatabaseClock, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute("UPDATE kinds SET turn_timeout = NULL, total_timeout = NULL")
+    await submit(core, "timed")
+    played = await worker(core)
+    first = await played.claim_one()
+    await clock.advance(minutes=18)
+    await first.finish("again")
+    await played.beat()
+    last = await played.claim_one()
+    began = clock.at
+    await clock.advance(minutes=2, seconds=59)
+    assert await hanging(core.db) == []
+    await clock.advance(seconds=2)
+    assert await hanging(core.db) == [Hanging(last.id, "timed", began, overdue=True)]
 
 
 async def test_a_job_hangs_when_it_runs_far_longer_than_those_of_its_kind_do(core: Core, clock: DatabaseClock) -> None:

@@ -184,6 +184,41 @@ class TestAGapInService:
         await served(core, clock, seconds=15)
         assert (await read(core, id)).status == "claimed"
 
+    async def test_what_ended_in_time_is_heard_before_its_time_out_is_kept(
+        self, core: Core, clock: DatabaseClock
+    ) -> None:
+        """The handler ended while nobody could be told; the worker tells it within two beats."""
+        [id] = await submit(core, "timed")
+        attempt = await (await worker(core)).claim_one("timed")
+        await rescuing.rescue(core)
+        await clock.advance(minutes=62)
+        assert await core.keep_timeouts() == 0, "the loop ticks at once when a replica starts"
+        await served(core, clock, seconds=15)
+        assert await core.keep_timeouts() == 0
+        assert await attempt.finish(result={"rows": 7}) == "accepted"
+        assert (await read(core, id)).status == "completed"
+
+    async def test_a_job_that_waits_has_the_same_patience(self, core: Core, clock: DatabaseClock) -> None:
+        [id] = await submit(core, "timed")
+        attempt = await (await worker(core)).claim_one("timed")
+        await attempt.finish("again", waiting_on="query")
+        await rescuing.rescue(core)
+        await clock.advance(minutes=62)
+        assert await core.keep_timeouts() == 0
+        assert (await read(core, id)).status == "submitted"
+
+    async def test_whoever_says_nothing_for_two_beats_has_timed_out(self, core: Core, clock: DatabaseClock) -> None:
+        [id] = await submit(core, "timed")
+        played = await worker(core)
+        attempt = await played.claim_one("timed")
+        await rescuing.rescue(core)
+        await clock.advance(minutes=62)
+        await rescuing.rescue(core)
+        await played.beat(attempt)
+        await served(core, clock, seconds=20)
+        assert await core.keep_timeouts() == 1
+        assert ((await read(core, id)).status, (await read(core, id)).error_code) == ("failed", "timed_out")
+
     async def test_ticks_without_a_gap_keep_leases_running(self, core: Core, clock: DatabaseClock) -> None:
         [id] = await submit(core)
         await (await worker(core)).claim_one()

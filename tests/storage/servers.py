@@ -6,6 +6,7 @@ Other folders use them too: `from tests.storage.servers import s3_server as s3_s
 import base64
 import hashlib
 import hmac
+import json
 import os
 import socket
 import subprocess
@@ -32,6 +33,11 @@ WEED_PORTS = (
 )
 # A server does not outlive the tests, however these end: the kernel kills it with the thread that started it.
 TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
+# Who may do what on SeaweedFS: everything, or only look.
+IDENTITIES = {
+    "test": ("testsecret", ["Admin", "Read", "Write", "List", "Tagging"]),
+    "reader": ("readersecret", ["Read", "List"]),
+}
 # Azurite's own, published account.
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -59,9 +65,9 @@ def free_ports(number: int) -> list[int]:
         return [taken.getsockname()[1] for taken in sockets]
 
 
-def aws_environ(endpoint: str, secret: str = "testsecret") -> dict[str, str]:
+def aws_environ(endpoint: str, secret: str = "testsecret", key: str = "test") -> dict[str, str]:
     return {
-        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_ACCESS_KEY_ID": key,
         "AWS_SECRET_ACCESS_KEY": secret,
         "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": endpoint,
@@ -87,6 +93,9 @@ def seaweed() -> Iterator[Server]:
 def seaweed_at(place: Place) -> Iterator[Server]:
     command = [str(Path(sys.executable).parent / "weed"), "mini", f"-dir={place.folder}", "-ip=127.0.0.1"]
     command += ["-ip.bind=127.0.0.1", "-admin.ui=false", "-webdav=false", f"-bucket={BUCKET}"]
+    identities = place.folder / "identities.json"
+    identities.write_text(json.dumps({"identities": [_identity(name) for name in IDENTITIES]}))
+    command += [f"-s3.config={identities}"]
     command += [f"-{name}={port}" for name, port in zip(WEED_PORTS, place.ports, strict=True)]
     endpoint = f"http://127.0.0.1:{place.ports[0]}"
     environ = aws_environ(endpoint)
@@ -94,6 +103,11 @@ def seaweed_at(place: Place) -> Iterator[Server]:
         server = Server(f"s3://{BUCKET}/exports", endpoint, environ, process)
         wait_until(process, lambda: _bucket_exists(server))
         yield server
+
+
+def _identity(name: str) -> dict[str, object]:
+    secret, actions = IDENTITIES[name]
+    return {"name": name, "credentials": [{"accessKey": name, "secretKey": secret}], "actions": actions}
 
 
 @contextmanager
@@ -110,20 +124,24 @@ def moto() -> Iterator[Server]:
 
 @contextmanager
 def azure() -> Iterator[Server]:
-    program = azurite()
-    with new_place("azurite", 1) as place:
-        command = [str(program), "--blobHost", "127.0.0.1", "--blobPort", str(place.ports[0]), "--inMemoryPersistence"]
-        command += ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
-        endpoint = f"http://127.0.0.1:{place.ports[0]}/{ACCOUNT}"
-        environ = {
-            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
-            "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
-            "AZURE_STORAGE_ENDPOINT": endpoint,
-        }
-        with started(command, {}, place.folder) as process:
-            wait_until(process, lambda: answers(endpoint))
-            _create_container(endpoint)
-            yield Server(f"az://{BUCKET}/exports", endpoint, environ, process)
+    with new_place("azurite", 1) as place, azure_at(place) as server:
+        yield server
+
+
+@contextmanager
+def azure_at(place: Place) -> Iterator[Server]:
+    command = [str(azurite()), "--blobHost", "127.0.0.1", "--blobPort", str(place.ports[0])]
+    command += ["--location", str(place.folder), "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    endpoint = f"http://127.0.0.1:{place.ports[0]}/{ACCOUNT}"
+    environ = {
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
+        "AZURE_STORAGE_ENDPOINT": endpoint,
+    }
+    with started(command, {}, place.folder) as process:
+        wait_until(process, lambda: answers(endpoint))
+        _create_container(endpoint)
+        yield Server(f"az://{BUCKET}/exports", endpoint, environ, process)
 
 
 @contextmanager
@@ -208,7 +226,12 @@ def _create_container(endpoint: str) -> None:
     signature = base64.b64encode(hmac.digest(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256)).decode()
     headers = {"x-ms-date": date, "x-ms-version": version, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
     request = urllib.request.Request(f"{endpoint}/{BUCKET}?restype=container", method="PUT", headers=headers)
-    urllib.request.urlopen(request, timeout=10).close()
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as answer:
+        answer.close()
+        if answer.code != 409:  # there since the server ran here before
+            raise
 
 
 @pytest.fixture(scope="session")

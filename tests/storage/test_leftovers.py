@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +11,7 @@ import pytest
 from paddock.storage import leftovers
 from paddock.storage.drafts import new_draft_id
 from paddock.storage.leftovers import Collected, Kept, collect
-from paddock.storage.store import Store, open_store
+from paddock.storage.store import Entry, Store, open_store
 from tests.storage.looking import keys
 from tests.storage.servers import Server
 
@@ -51,7 +51,11 @@ async def test_only_drafts_that_nobody_names_are_removed(store: Store) -> None:
     assert await collect(store, naming(kept), later()) == Collected(0, 0)
 
 
-async def test_ids_above_a_draft_that_look_like_one_are_not_drafts(store: Store) -> None:
+@pytest.mark.parametrize("at_once", [1, 1000])
+async def test_ids_above_a_draft_that_look_like_one_are_not_drafts(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(leftovers, "ASKED_AT_ONCE", at_once)
     owner, snapshot = new_draft_id(), new_draft_id()
     live, left = (f"{owner}/m/v1/{snapshot}/nodes/Person/{new_draft_id()}" for _ in range(2))
     for key in (f"{live}/part", f"{left}/part", f"{owner}/readme", f"{owner}/m/v1/{snapshot}/readme"):
@@ -132,6 +136,29 @@ async def test_a_great_many_drafts_are_asked_for_by_pages(folder: Store, monkeyp
 
     assert asked == [2, 2, 1]
     assert await keys(folder) == sorted([f"{drafts[0]}/x", f"{drafts[3]}/x"])
+
+
+async def test_drafts_are_judged_while_the_store_is_listed_and_not_gathered(
+    folder: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "ASKED_AT_ONCE", 2)
+    for _ in range(6):
+        await folder.put(f"{new_draft_id()}/x", b"1")
+    listing, seen, asked = folder.list, [0], []
+
+    async def counted(prefix: str = "", **how: bool) -> AsyncIterator[Entry]:
+        async for entry in listing(prefix, **how):
+            seen[0] += not prefix
+            yield entry
+
+    async def kept(some: Sequence[str]) -> Set[str]:
+        asked.append(seen[0])
+        return {*some}
+
+    monkeypatch.setattr(folder, "list", counted)
+    await collect(folder, kept, later())
+
+    assert asked == [2, 4, 6]
 
 
 async def test_an_empty_store_has_no_leftovers(store: Store) -> None:

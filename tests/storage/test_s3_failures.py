@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +16,16 @@ from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, Trans
 from paddock.storage import remote
 from paddock.storage.buckets import bucket_of
 from paddock.storage.store import CHUNK, Source, Store, open_store
-from tests.storage.servers import BUCKET, WEED_PORTS, Server, aws_environ, new_place, seaweed_at
+from tests.storage.servers import (
+    BUCKET,
+    WEED_PORTS,
+    Place,
+    Server,
+    aws_environ,
+    azure_at,
+    new_place,
+    seaweed_at,
+)
 
 
 @pytest.fixture
@@ -120,9 +130,12 @@ async def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-async def test_a_server_that_dies_during_an_upload_leaves_nothing_to_see(large: Path) -> None:
-    with new_place("weed", len(WEED_PORTS)) as place:
-        with seaweed_at(place) as server:
+@pytest.mark.parametrize(("start", "ports"), [(seaweed_at, len(WEED_PORTS)), (azure_at, 1)], ids=["s3", "azure"])
+async def test_a_server_that_dies_during_an_upload_leaves_nothing_to_see(
+    large: Path, start: Callable[[Place], AbstractContextManager[Server]], ports: int
+) -> None:
+    with new_place("dying", ports) as place:
+        with start(place) as server:
             store = open_store(server.url, environ=server.environ)
             before_part(store, 2, server.kill)
 
@@ -130,7 +143,7 @@ async def test_a_server_that_dies_during_an_upload_leaves_nothing_to_see(large: 
                 await store.upload("x", large)
             assert refused.value.code == "store_unavailable"
 
-        with seaweed_at(place) as server:
+        with start(place) as server:
             store = open_store(server.url, environ=server.environ)
             assert await store.size("x") is None
             assert [entry async for entry in store.list()] == []

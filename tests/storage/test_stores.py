@@ -249,3 +249,19 @@ def test_a_process_may_exit_right_after_its_last_call(s3_server: Server) -> None
             check=False,
         )
         assert ended.returncode == 0
+
+
+async def test_an_object_is_replaced_only_while_it_is_the_one_that_was_seen(store: Store) -> None:
+    assert await store.seen("a/x") is None
+    assert await store.replace("a/x", b"one", None)
+    assert not await store.replace("a/x", b"two", None)
+    first = await store.seen("a/x")
+    assert first is not None
+    assert first.data == b"one"
+
+    assert await store.replace("a/x", b"two", first)
+    assert not await store.replace("a/x", b"three", first)
+    await store.delete(["a/x"])
+    assert not await store.replace("a/x", b"three", first)
+
+    assert await keys(store, unfinished=True) == []

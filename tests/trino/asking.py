@@ -12,7 +12,9 @@ from tests.trino.server import TrinoServer
 
 
 async def read(engine: TrinoEngine, sql: str, started: Started | None = None, **given: Any) -> pa.Table:
+    """As an export does: to the first rows, then all of them."""
     async with engine.open(Query(sql, **given), started) as stream:
+        await stream.begin()
         batches = [batch async for batch in stream.batches()]
     schema = pa.schema([pa.field(column.name, column.type) for column in stream.columns])
     return pa.Table.from_batches(batches, schema)

@@ -186,13 +186,13 @@ class TrinoScene(Scene):
         try:
             async with engine.open(Query(ENDLESS)) as stream:
                 reading = asyncio.create_task(drained(stream))
-                await until("the holder runs", lambda: self._runs(stream.progress.query_id))
+                await until("the holder runs", lambda: self.runs(stream.progress.query_id))
                 yield
                 reading.cancel()
         finally:
             await engine.close()
 
-    async def _runs(self, query_id: str | None) -> bool:
+    async def runs(self, query_id: str | None) -> bool:
         return any(query["queryId"] == query_id and query["state"] == "RUNNING" for query in await self.queries())
 
     def objects(self) -> set[str]:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from paddock.engines.engine import QueryRefused
-from paddock.engines.trino.errors import TRINO_ERROR_TYPES, TRINO_ERRORS, Wrapped, failure, plain, verdict_on
+from paddock.engines.trino.errors import (
+    TRINO_ERROR_TYPES,
+    TRINO_ERRORS,
+    QueryFailed,
+    Wrapped,
+    failure,
+    plain,
+    verdict_on,
+)
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from tests.trino.fetching import trino_home
 
@@ -53,7 +61,7 @@ def test_each_line_of_the_table(name: str) -> None:
         ("USER_ERROR", QueryRefused),
         ("INTERNAL_ERROR", PermanentRunnerError),
         ("INSUFFICIENT_RESOURCES", PermanentRunnerError),
-        ("EXTERNAL", TransientResourceError),
+        ("EXTERNAL", QueryFailed),
         ("NEW_KIND", PermanentRunnerError),
     ],
 )

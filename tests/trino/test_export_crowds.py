@@ -8,7 +8,7 @@ import pytest
 
 from paddock.engines.engine import Query
 from paddock.exports.plain import Export
-from tests.trino.export_scene import TrinoScene, trino_scene, until
+from tests.trino.export_scene import ENDLESS, TrinoScene, trino_scene, until
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -96,3 +96,32 @@ async def test_what_a_resource_group_lets_wait_is_exported_in_the_end(scene: Tri
             assert {(await scene.job(export.job_id)).status for export in exports} == {"claimed"}
         done = await all_completed(scene, exports)
     assert [(await scene.rows(export)).to_pylist() for export in done] == [[{"n": n}] for n in range(count)]
+
+
+async def test_a_resource_group_sees_every_query_however_little_memory_the_worker_has(scene: TrinoScene) -> None:
+    """The group runs one at a time. Each export asks for its columns first: all of them wait to do so before the first
+    of the exports' own queries is there, and the first of those never ends."""
+    count = 6
+
+    async def states(own: bool) -> list[str]:
+        return [query["state"] for query in await scene.queries() if ("LIMIT 0" not in query["query"]) == own]
+
+    async with scene.working(environment={"PADDOCK_EXPORT_MEMORY_BYTES": "16777216"}, concurrency=count):
+        async with scene.holding():
+            exports = [await scene.ask(ENDLESS) for _ in range(count)]
+
+            async def asking() -> bool:
+                return (await states(own=False)).count("QUEUED") == count
+
+            await until("all wait to ask for their columns", asking)
+
+        async def queued() -> bool:
+            found = await states(own=True)
+            return found.count("RUNNING") == 1 and found.count("QUEUED") == count - 1
+
+        await until("one of them runs, and all others wait in the group", queued)
+        for export in exports:
+            await scene.cancel(export)
+        for export in exports:
+            await scene.cleaned(export)
+    assert not {"RUNNING", "QUEUED"} & {*await states(own=True)}

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from trino import dbapi
 
+from paddock.exports import downloading
 from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from paddock.jobs.errors import Refused
@@ -152,6 +153,58 @@ async def test_a_cancelled_unload_stops_its_query_and_leaves_nothing(scene: Trin
     assert (await scene.look(export)).status == "cancelled"
 
 
+@pytest.mark.parametrize("engine", ["warehouse", "paged"])
+async def test_a_cancelled_direct_export_stops_its_query_and_leaves_nothing(scene: TrinoScene, engine: str) -> None:
+    async with scene.working():
+        export = await scene.ask(ENDLESS, engine=engine)
+
+        async def runs() -> str | None:
+            query = ((await scene.job(export.job_id)).saved or {}).get("query_id")
+            return query if query is not None and await scene.runs(query) else None
+
+        query_id = await until("its query runs", runs)
+        await scene.cancel(export)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    await cancelled(scene, query_id)
+    assert scene.objects() == set()
+    assert (await scene.look(export)).status == "cancelled"
+
+
+@pytest.mark.parametrize("mode", ["unload", "direct"])
+async def test_a_runner_killed_after_the_post_and_before_the_query_is_saved(mode: str, scene: TrinoScene) -> None:
+    """Trino runs nothing before it is asked for: what nobody knows of is nothing."""
+    scene.plan("kill posted 1")
+    async with scene.working(PLANNED):
+        export = await scene.ask(ORDERS, mode=mode)
+        dead = (await scene.dead(export, 1)).saved or {}
+        assert ("draft" in dead, "handle" in dead) == (True, False)
+        await scene.run_now(export.job_id)
+        done = await scene.unloaded(export)
+
+    job = await scene.job(export.job_id)
+    assert (job.result["mode"], job.result["draft"] != dead["draft"]) == (mode, True)
+    await exact(scene, done, ORDERS, "orderkey")
+    ran = await scene.unloads() if mode == "unload" else [q for q in await scene.queries() if q["query"] == ORDERS]
+    assert [query["queryId"] for query in ran] == [job.result["query_id"]]
+    if mode == "unload":
+        assert not {dead["table"], f"paddock_{job.result['draft']}"} & set(await scene.tables())
+
+
+@pytest.mark.parametrize("mode", ["unload", "direct"])
+async def test_the_time_in_the_queue_counts_for_the_proof_of_the_query_too(mode: str, scene: TrinoScene) -> None:
+    async with scene.working():
+        async with scene.holding():
+            export = await scene.ask(ORDERS, mode=mode, max_duration_seconds=2)
+            job = await scene.ended(export.job_id)
+        assert (await scene.cleaned(export)).status == "completed"
+
+    assert (job.error_code, (job.saved or {}).get("query_id")) == ("export_too_long", None)
+    assert job.error_message == "Export job exceeded maximum duration (2s)"
+    [proof] = [query for query in await scene.queries() if ORDERS in query["query"]]
+    await cancelled(scene, proof["queryId"])
+
+
 @pytest.mark.parametrize("mode", ["unload", "direct"])
 async def test_an_export_that_takes_too_long(mode: str, scene: TrinoScene) -> None:
     async with scene.working():
@@ -217,6 +270,9 @@ async def test_what_hive_cannot_write_goes_directly_and_says_so(scene: TrinoScen
 
         await until("the job's log says why", said)
     assert job.result["mode"] == "direct"
+    assert job.result["direct_because"] == "Hive cannot write column 'at' (timestamp(6)) exactly."
+    _, manifest = await downloading.manifest_of(scene.config, done)
+    assert manifest.facts["direct_because"] == job.result["direct_because"]
     await exact(scene, done, sql, "orderkey")
     assert await scene.unloads() == []
 

@@ -236,6 +236,37 @@ async def test_while_rows_are_written_trino_hears_of_us(bad: Misbehaving, bad_en
     assert rows == 4
 
 
+@pytest.mark.parametrize("old", [False, True])
+async def test_a_query_that_waits_for_memory_runs_and_is_kept_alive(
+    bad: Misbehaving, bad_engine: MakeEngine, old: bool
+) -> None:
+    """Its first page, however large, stays with Trino, which gives it again."""
+    engine = bad_engine(heartbeat_seconds=0.02)
+    bad.pages = [None, [[number] for number in range(50_000)], [[50_000]]]
+    if old:
+        bad.trouble = {"HEAD /page/1": [status(405)]}
+
+    async with engine.open(Query(SQL)) as stream, asyncio.timeout(10):
+        await stream.begin()
+        assert [bad.count("GET", f"/page/{number}") for number in range(3)] == [1, 1, 0]
+        beats = ("GET" if old else "HEAD", "/page/1")
+        before = bad.count(*beats)
+        while bad.count(*beats) < before + 2:  # noqa: ASYNC110  the other side sets no event
+            await asyncio.sleep(0.01)
+        assert bad.count("GET", "/page/2") == 0
+        rows = [value async for batch in stream.batches() for value in batch["n"].to_pylist()]
+
+    assert rows == list(range(50_001))
+
+
+async def test_a_small_first_page_is_asked_for_once(bad: Misbehaving, engine: TrinoEngine) -> None:
+    bad.pages = [[[0]], [[1]]]
+
+    assert (await read(engine, SQL))["n"].to_pylist() == [0, 1]
+
+    assert [bad.count("GET", f"/page/{number}") for number in range(3)] == [1, 1, 1]
+
+
 async def test_the_next_page_must_be_trinos(bad: Misbehaving, engine: TrinoEngine) -> None:
     async with misbehaving() as elsewhere:
 

@@ -119,8 +119,9 @@ async def test_microseconds_arrive_and_zones_are_converted_at_the_server(engine:
     assert sorted(f"{moment.as_py():%H:%M}" for moment in table["x"]) == ["00:30", "01:30"]
 
 
-async def test_an_order_and_a_cast_cannot_both_be_had(engine: TrinoEngine) -> None:
-    sql = "SELECT current_timestamp AS now FROM nation ORDER BY name"
+@pytest.mark.parametrize("around", ["{}", "({})"])
+async def test_an_order_and_a_cast_cannot_both_be_had(engine: TrinoEngine, around: str) -> None:
+    sql = around.format("SELECT current_timestamp AS now FROM nation ORDER BY name")
     for asked in (engine.describe(Query(sql)), read(engine, sql)):
         with pytest.raises(QueryRefused) as told:
             await asked
@@ -174,6 +175,8 @@ async def test_a_preview_is_the_first_rows_in_the_querys_order(engine: TrinoEngi
         return [str(name) for name in table[0].to_pylist()]
 
     assert await names(sorted_sql, 2) == ["VIETNAM", "UNITED STATES"]
+    assert await names(f"({sorted_sql})", 2) == ["VIETNAM", "UNITED STATES"]
+    assert (await read(engine, f"({sorted_sql})"))["name"].to_pylist() == await names(sorted_sql, 25)
     assert await names(f"{sorted_sql} LIMIT 3", 2) == ["VIETNAM", "UNITED STATES"]
     assert len(await names("SELECT * FROM lineitem", 7)) == 7
     assert await names("SELECT current_timestamp AS now WHERE false", 7) == []

@@ -48,11 +48,20 @@ def acks(bad: Misbehaving) -> int:
 async def test_memory_is_asked_for_all_segments_that_may_be_on_their_way(
     bad: Misbehaving, bad_engine: MakeEngine, store: Misbehaving
 ) -> None:
-    bad.pages = [bad.spooled(3)]
-    for encodings, ahead in ((("json",), 5 << 20), ((), 0)):
-        engine = bad_engine(encodings=encodings, segment_window_bytes=5 << 20)
+    """Only where the server does send segments: whoever offers to take them may get pages."""
+    engine = bad_engine(segment_window_bytes=5 << 20)
+    many = [[number] for number in range(20_000)]
+    for pages, ahead in (
+        ([bad.spooled(3)], 5 << 20),
+        ([bad.spooled(*[1] * 1000)], 5 << 20),
+        ([[[0]]], 0),
+        ([many], 0),
+        ([], 0),
+    ):
+        bad.pages = pages
         async with engine.open(Query(SQL)) as stream:
-            assert stream.ahead_bytes == ahead
+            assert await stream.begin() == ahead
+    assert not any(asked.path.startswith("/segment/") for asked in store.asked)
 
 
 async def test_segments_come_in_the_order_of_their_rows(bad: Misbehaving, engine: TrinoEngine) -> None:

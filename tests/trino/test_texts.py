@@ -19,7 +19,6 @@ from paddock.engines.trino.literals import literal, quoted_name
     [
         "SELECT 1",
         " select 1 ; ",
-        "((SELECT 1))",
         "-- why\n/* and * how */ WITH t AS (SELECT 1) TABLE t",
         "VALUES 1",
         "TABLE nation",
@@ -27,6 +26,20 @@ from paddock.engines.trino.literals import literal, quoted_name
 )
 def test_queries_begin_as_queries_do(sql: str) -> None:
     assert one_query(sql) == sql.rstrip().removesuffix(";").rstrip()
+
+
+@pytest.mark.parametrize(
+    ("sql", "inside"),
+    [
+        ("((SELECT 1))", "  SELECT 1"),
+        ("-- all\n(SELECT ')' -- of it\n);", "-- all\n SELECT ')' -- of it"),
+        ("(SELECT 1) UNION (SELECT 2)", "(SELECT 1) UNION (SELECT 2)"),
+        ("(SELECT 1) LIMIT 2", "(SELECT 1) LIMIT 2"),
+        ("(SELECT 1", "(SELECT 1"),
+    ],
+)
+def test_parentheses_around_all_of_it_are_taken_off_and_every_column_stays(sql: str, inside: str) -> None:
+    assert one_query(sql) == inside
 
 
 @pytest.mark.parametrize(

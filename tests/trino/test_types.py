@@ -7,6 +7,7 @@ import pytest
 
 from paddock.engines.engine import QueryRefused
 from paddock.engines.trino.casting import ordered
+from paddock.engines.trino.lexing import one_query
 from paddock.engines.trino.signature import parse, spelled
 from paddock.engines.trino.types import TYPES, TrinoColumn, arrow_type, awkward, check, column_of, wrap
 from tests.trino.pages import BIGINT, VARBINARY, VARCHAR, Json, columns, signature
@@ -149,8 +150,13 @@ def test_an_ordered_query_is_refused_with_the_cast_to_write() -> None:
         ("SELECT row_number() OVER (ORDER BY a) FROM t", False),
         ("SELECT * FROM (SELECT a FROM t ORDER BY a) x", False),
         ("SELECT array_agg(a ORDER BY b) FROM t", False),
+        ("(SELECT at, a FROM t ORDER BY a)", True),
+        ("-- mine\n( (SELECT ')' FROM t ORDER BY 1) ) /* ( */;", True),
+        ("(SELECT a FROM t) ORDER BY a", True),
+        ("(SELECT a FROM t ORDER BY a LIMIT 1) UNION (SELECT 2)", False),
+        ("((SELECT a FROM t ORDER BY a LIMIT 1) UNION (SELECT 2))", False),
         ("SELECT reorder by_me FROM t", False),
     ],
 )
 def test_the_order_of_a_whole_query_is_seen(sql: str, expected: bool) -> None:
-    assert ordered(sql) is expected
+    assert ordered(one_query(sql)) is expected

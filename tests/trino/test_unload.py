@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from aiohttp import web
 
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.trino.engine import Lost, TrinoEngine, Unloaded, Unloading
 from paddock.engines.trino.unloading import NOTHING_WRITTEN
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import PermanentRunnerError, StaleAttempt
 from paddock.jobs.model import JsonObject
 from tests.trino.asking import Noting, query_info, query_status
 from tests.trino.conftest import MakeEngine
+from tests.trino.misbehaving import QUERY, Misbehaving, status
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -228,3 +230,26 @@ async def test_never_through_a_catalog_whose_drop_deletes_the_files(engine_of: M
 async def test_a_table_name_is_ours(engine: TrinoEngine) -> None:
     with pytest.raises(ValueError, match="table name"):
         await begin(engine, "SELECT 1 AS a", 'x"; DROP')
+
+
+async def test_a_poller_whose_job_was_taken_over_stops_nothing(bad: Misbehaving, bad_engine: MakeEngine) -> None:
+    """Its address is old because the winner polled on: the query it sees running is the winner's."""
+    engine = bad_engine()
+    handle: JsonObject = {"query_id": QUERY, "next_uri": f"{bad.url}/page/0", "table": "paddock_x"}
+
+    async def running(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"queryId": QUERY, "state": "RUNNING"})
+
+    async def taken_over(next_uri: str) -> None:
+        raise StaleAttempt
+
+    async def still_ours(next_uri: str) -> None:
+        pass
+
+    bad.trouble = {"/page/0": [status(410)] * 2, f"/v1/query/{QUERY}": [running] * 2}
+    with pytest.raises(StaleAttempt):
+        await engine.poll_unload(handle, moved=taken_over)
+    assert bad.count("DELETE", "/page/0") == 0
+
+    assert isinstance(await engine.poll_unload(handle, moved=still_ours), Unloading)
+    assert bad.count("DELETE", "/page/0") == 1

@@ -31,13 +31,13 @@ class Line:
         self.saved: JsonObject = {}
         self.reported: JsonObject = {}
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         if not self.left:
             raise Crash
         self.left -= 1
         self.saved = state
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         raise NotImplementedError
 
     def report(self, progress: JsonObject) -> None:
@@ -57,9 +57,8 @@ async def turn(
     engine_roles: list[str] | None = None,
     **grants: Any,
 ) -> Any:
-    content = bulk.payload(
-        action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, engine_roles=engine_roles, **grants
-    )
+    rights = bulk.Rights(engine_roles=engine_roles, **grants)
+    content = bulk.payload(action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, rights=rights)
     return await run_bulk(
         Turn(
             id=JobId(uuid4()),
@@ -162,7 +161,12 @@ async def test_what_the_action_cannot_touch_matches_nothing(core: Core) -> None:
 
 
 def test_an_empty_filter_must_be_meant(clock: DatabaseClock) -> None:
-    asked: dict[str, Any] = {"until": clock.at, "actor": "ops", "reason": None, "engine_roles": None}
+    asked: dict[str, Any] = {
+        "until": clock.at,
+        "actor": "ops",
+        "reason": None,
+        "rights": bulk.Rights(engine_roles=None),
+    }
     with pytest.raises(Refused, match="every job"):
         bulk.payload("cancel", Filter(), all_jobs=False, **asked)
     assert bulk.payload("cancel", Filter(), all_jobs=True, **asked)["all"] is True

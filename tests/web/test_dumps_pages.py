@@ -118,6 +118,7 @@ async def complete(config: Config, attempt: Attempt, **fields: Any) -> None:
         "part_size": 8 << 20,
         "digest": "ab" * 32,
         "rows": 1_230,
+        "table_count": len(fields.get("tables") or ("orders", "another")),
         "tables": {"orders": 1_220, ODD: 10},
         "point_in_time": "2026-11-16T09:30:01.250Z",
         "restarts": 0,
@@ -350,6 +351,17 @@ async def test_a_dump_of_several_turns_has_a_rate_by_all_its_time(
     told = dump_words.progress(again, ran, found.created_at + timedelta(seconds=5))
     assert told is not None
     assert (told.rate, told.left) == (None, "about 30 s left"), "what was given up is no measure"
+
+
+async def test_more_tables_than_are_named_are_counted(
+    core: Core, config: Config, ann: Browser, played: PlayedWorker
+) -> None:
+    dump = await start(ann, core)
+    await complete(config, await played.claim_one("dump:shop"), tables=None, table_count=5_000)
+    text = words_of(await ann.read(f"/dumps/{dump.id}"))
+    assert "completed 5,000 tables, 1,230 rows" in text
+    assert "5,000 tables, too many to be named here." in text
+    assert "5,000 tables" in row_of(await ann.read("/dumps"), f"dump-{dump.id}")
 
 
 async def test_a_completed_dump_shows_its_file_and_downloads_by_cookie(

@@ -106,12 +106,13 @@ async def test_a_completed_export_shows_its_files_and_each_downloads_by_cookie(
 ) -> None:
     export = await make_export(core, format="csv", max_rows=2_500, parameters={"password": "hidden-secret"})
     result = await written(exports_config, tmp_path, "day=1/part-00000.csv", "day=2/part-00000.csv")
-    await (await claim(core)).finish("done", result={**result, "truncated": True})
+    why = "The engine knows no limits of rows or bytes."
+    await (await claim(core)).finish("done", result={**result, "truncated": True, "direct_because": why})
 
     page = await ann.read(f"/exports/{export.id}")
     text = words_of(page)
     assert "completed 2,500 rows in 2 files," in text
-    assert "Cut after 2,500 rows, as was asked." in text
+    assert f"Cut after 2,500 rows, as was asked. Written by the worker, not by the engine: {why}" in text
     assert "hidden-secret" not in page
     for name in ("day=1/part-00000.csv", "day=2/part-00000.csv"):
         assert name in text

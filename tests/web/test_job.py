@@ -16,6 +16,7 @@ import pytest
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
+from paddock.db.pool import Database, Statement
 from paddock.jobs import grouping, logs, wire
 from paddock.jobs.core import Core
 from paddock.jobs.model import AttemptId, Job, JobId, NewJob
@@ -357,12 +358,52 @@ async def test_under_a_sub_path_every_link_stays_below_it(core: Core, open_page:
     assert f"{BASE}/tools/api/jobs/{id}" in html
 
 
-async def test_a_region_alone_leaves_out_the_work_of_the_log(core: Core, open_page: Any) -> None:
-    [id] = await submit(core)
+@pytest.fixture
+def read_of_late(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that are run from now on."""
+    names: list[str] = []
+
+    def noting(way: str) -> None:
+        original = getattr(Database, way)
+
+        async def noted(self: Database, statement: Statement, *arguments: object) -> Any:
+            names.append(statement.name)
+            return await original(self, statement, *arguments)
+
+        monkeypatch.setattr(Database, way, noted)
+
+    for way in ("fetch", "fetchrow", "fetchval"):
+        noting(way)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("facts,progress,outcome,commands", set()),
+        ("job", {"timeline_rows", "kinds_seen", "sessions_seen"}),
+        ("course", {"timeline_rows"}),
+        ("related", {"related_jobs", "group"}),
+        ("lines", {"timeline_rows", "logs_before"}),
+    ],
+)
+async def test_a_region_reads_only_what_it_shows(
+    core: Core, open_page: Any, read_of_late: list[str], asked: str, read: set[str]
+) -> None:
+    async with core.db.transaction() as tx:
+        group = await grouping.create(tx, "plain", "ann")
+        [id] = await core.enqueue(tx, [NewJob("plain", {}, owner="ann", group_id=group)])
+        await grouping.grow(tx, group, 1)
     client = await open_page()
-    names = "job,progress,course,outcome,facts,related,commands"
-    answer = await client.get(f"/jobs/{id}", headers={"x-paddock-regions": names})
-    assert set(answer.json()["regions"]) == {*names.split(","), "standing"}
+    await client.get(f"/jobs/{id}")
+    whole = {"timeline_rows", "kinds_seen", "sessions_seen", "related_jobs", "group", "logs_before"}
+    assert whole <= set(read_of_late)
+    read_of_late.clear()
+
+    answer = await client.get(f"/jobs/{id}", headers={"x-paddock-regions": asked})
+
+    assert set(answer.json()["regions"]) == {*asked.split(","), "standing"}
+    assert whole & set(read_of_late) == read
 
 
 async def test_whatever_regions_are_asked_for_are_answered_and_the_page_itself_is_none(

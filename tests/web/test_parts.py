@@ -46,6 +46,7 @@ def test_times_are_said_both_ways() -> None:
     now = datetime.now(UTC)
     assert words.ago(now - timedelta(minutes=3, seconds=20)) == "3 min ago"
     assert words.ago(now + timedelta(seconds=20.5)) == "in 20 s"
+    assert words.ago(now + timedelta(days=7)) == "in 7 d"
     assert words.ago(now) == "now"
     assert words.ago(None) == words.exact(None) == ""
 

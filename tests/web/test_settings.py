@@ -112,7 +112,7 @@ async def test_a_token_is_in_the_answer_to_its_form_and_nowhere_else(app: FastAP
         assert secret not in await ruth.get(path)
     listed = shown(await ruth.get("/settings/tokens"))
     assert "ada's laptop" in listed
-    assert "in 29 d" in listed
+    assert "in 30 d" in listed
     async with stranger(app) as client:
         who = await client.get("/api/tokens/self", headers={"authorization": f"Bearer {secret}"})
     assert (who.json()["data"]["owner"], who.json()["data"]["role"]) == ("ada", "analyst")
@@ -235,6 +235,17 @@ async def test_at_the_door_neither_the_reason_of_a_drain_nor_the_announcement_is
 
 
 # Settings of the installation, configuration, doctor
+
+
+async def test_a_number_that_may_be_none_is_typed_as_a_number_and_none_as_nothing(enter: Enter) -> None:
+    olga = await enter("ops", "olga")
+    field = r'<input id="setting-export.quota_bytes"[^>]*inputmode="decimal" value="([^"]*)"'
+
+    assert re.findall(field, await olga.get("/settings")) == [""]
+    assert (await olga.post("/settings/config", name="export.quota_bytes", value="1000000000")).status_code == 303
+    assert re.findall(field, await olga.get("/settings")) == ["1000000000"]
+    await olga.post("/settings/config", name="export.quota_bytes", value="")
+    assert re.findall(field, await olga.get("/settings")) == [""]
 
 
 async def test_the_announcement_is_changed_refused_when_too_long_and_taken_back(enter: Enter) -> None:

@@ -187,10 +187,12 @@ def write_time(path: str) -> None:
 
 
 async def saver(turn: T) -> Outcome:
-    """Saves until the job is no longer its own."""
+    """Saves until the job is no longer its own, or `most` times and then never again."""
     for number in range(100_000):
+        if number == said(turn).get("most"):
+            await asyncio.Event().wait()
         try:
-            await turn.save({"number": number})
+            await turn.save({"number": number}, progress=said(turn).get("progress", True))
         except StaleAttempt:
             if path := said(turn).get("path"):
                 with open(path, "w") as file:
@@ -239,7 +241,7 @@ async def reports(turn: T) -> Outcome:
 
 async def parent(turn: T) -> Outcome:
     if turn.turn_count < 3:
-        return again(saved={"turn": turn.turn_count})
+        return again(saved={"turn": turn.turn_count}, progress=turn.turn_count == 1)
     child = NewJob("late", {"seconds": 0.01})
     return done("parent", events=[NewEvent("parent.done", str(turn.id))], follow_ups=[child])
 

@@ -139,7 +139,11 @@ async def test_events_and_follow_ups_arrive(plane: Plane, start: Start) -> None:
     await until(lambda: job.status == "completed")
 
     assert [event.type for event in job.outcomes[-1].events] == ["parent.done"]
-    assert [item.outcome for item in job.outcomes] == ["again", "again", "done"]
+    assert [(item.outcome, item.progress) for item in job.outcomes] == [
+        ("again", True),
+        ("again", False),
+        ("done", True),
+    ]
     assert [child.kind for child in plane.jobs.values() if child.parent_id == job.id] == ["late"]
 
 

@@ -245,13 +245,40 @@ async def test_a_kind_may_say_that_a_stall_is_the_end(plane: Plane, start: Start
 
 @pytest.mark.slow
 async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start: Start) -> None:
-    job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5})
+    job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5}, most=150)
     start()
-    await until(lambda: job.saved and job.saved["number"] > 150)
+    await until(lambda: job.saved == {"number": 149})
     assert not job.outcomes, "far longer than the stall timeout"
-    plane.outage("save")
     await until(lambda: job.outcomes)
 
+    assert job.outcomes[0].error is not None
+    assert job.outcomes[0].error.code == "stalled"
+
+
+async def test_a_save_that_nobody_could_take_yet_is_no_stall(plane: Plane, start: Start) -> None:
+    """The control plane is away: whether the attempt made progress is for the fence to say, when it is back."""
+    job = plane.add("saver", timeouts={"stall_timeout": 0.5, "stall_left": 30})
+    running = start()
+    await until(lambda: job.saved)
+    plane.outage("save")
+    [attempt] = running.worker.holding
+    await until(lambda: running.worker._watch.ticked_at > attempt.stall_at)
+    assert attempt.stop is None
+    before = job.saved["number"]
+    plane.back()
+    await until(lambda: job.saved["number"] > before + 5)
+
+    assert not job.outcomes
+    assert attempt.saves_unanswered <= 1, "and the stall time runs again"
+
+
+@pytest.mark.slow
+async def test_what_is_saved_without_progress_leaves_the_stall_time_alone(plane: Plane, start: Start) -> None:
+    job = plane.add("saver", timeouts={"stall_timeout": 600, "stall_left": 5}, progress=False)
+    start()
+    await until(lambda: job.outcomes, seconds=30)
+
+    assert job.saved
     assert job.outcomes[0].error is not None
     assert job.outcomes[0].error.code == "stalled"
 

@@ -9,6 +9,7 @@ import orjson
 
 from paddock.api.job_json import masked
 from paddock.api.keyset import along
+from paddock.api.pagination import MAX_LIMIT
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database, Statement, Transaction, statements
 from paddock.jobs import events, reading
@@ -53,9 +54,13 @@ def _event(row: asyncpg.Record) -> dict[str, Any]:
     return {**row, "data": masked(orjson.loads(row["data"]))}
 
 
-async def deliveries(db: Database, caller: Caller, event_id: UUID) -> list[dict[str, Any]]:
+async def deliveries(
+    db: Database, caller: Caller, event_id: UUID, before: UUID | None = None, limit: int = MAX_LIMIT
+) -> list[dict[str, Any]]:
     """Newest first, each with the state of the job that carries it."""
-    return await _with_states(db, await db.fetch(SQL["deliveries_of_event"], event_id, caller.scope))
+    return await _with_states(
+        db, await db.fetch(SQL["deliveries_of_event"], event_id, caller.scope, before or GREATEST_ID, limit)
+    )
 
 
 async def deliveries_to(db: Database, webhook_id: UUID, before: UUID | None, limit: int) -> list[dict[str, Any]]:
@@ -135,6 +140,7 @@ async def try_webhook(core: Core, caller: Caller, webhook: Mapping[str, Any], ke
             [row] = await tx.fetch(
                 events.SQL["insert_events"], [TEST_EVENT], [f"webhook:{webhook['id']}"], [webhook["owner"]], [data]
             )
+            core.count_events(tx, [TEST_EVENT])
             ids = await _deliver(core, tx, row["id"], [(webhook["id"], webhook["owner"])])
             await remember(tx, key, ids)
     return await reading.jobs(core.db, ids)

@@ -4,7 +4,7 @@ A watcher gets each changed job's current state: read after the change, so it ma
 stale. All reading and telling of one channel happens under its lock, a watcher's catching up too; otherwise a state
 read before could be sent after a newer one. Jobs are read once and encoded once for all who watch the same.
 
-A position is worth nothing in another process (`epoch`), and what cannot be told is said: `reset`, load again.
+What cannot be told is said: `reset`, load again.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import structlog
 from paddock.api.errors import ApiError
 from paddock.api.job_json import brief_job_json
 from paddock.api.pagination import encode
+from paddock.api.places import Places
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
 from paddock.jobs.changes import Changed
@@ -108,6 +109,7 @@ class _Channel:
 class Hub:
     def __init__(self, core: Core, metrics: Metrics, most_per_token: int) -> None:
         self._core = core
+        self.places = Places(core.changes)
         self._metrics = metrics
         self._most = most_per_token
         self._open: Counter[UUID] = Counter()
@@ -166,26 +168,17 @@ class Hub:
                 channel.task = asyncio.create_task(self._pump(channel, subscribed), name="stream")
                 # What changes from here on the pump will tell, once the lock is free.
                 await subscribed.wait()
-            place = self._place()
+            place = self.places.now()
             reset = _reset(place)
             watcher.offer(b"retry: 2000\n\n", reset)
             if last_event_id is None:
                 watcher.offer(_tick(place), reset)
                 return
-            missed = self._missed(last_event_id)
+            missed = self.places.since(last_event_id)
             jobs = None if missed is None else await self._read_missed(watcher.watch, missed)
             encoded = {job.id: encode(brief_job_json(job)) for job in jobs or ()}
             message = None if jobs is None else _message(channel.batch, jobs, encoded, last_event_id, place)
             watcher.offer(reset if message is None else message or _tick(place), reset)
-
-    def _place(self) -> str:
-        return f"{self._core.changes.epoch}:{self._core.changes.position}"
-
-    def _missed(self, last_event_id: str) -> frozenset[JobId] | None:
-        epoch, _, position = last_event_id.partition(":")
-        if not (position.isascii() and position.isdecimal() and len(position) < 20):
-            return None
-        return self._core.changes.since(epoch, int(position))
 
     async def _read_missed(self, watch: Watch, missed: frozenset[JobId]) -> list[Job] | None:
         ids = missed if watch.job is None else missed & {JobId(watch.job)}
@@ -202,7 +195,7 @@ class Hub:
 
     async def _pump(self, channel: _Channel, subscribed: asyncio.Event) -> None:
         async with self._core.changes.subscribe() as subscription:
-            channel.place = self._place()
+            channel.place = self.places.now()
             subscribed.set()
             while True:
                 changed = await subscription.next()
@@ -219,7 +212,7 @@ class Hub:
                 await asyncio.sleep(max(channel.seconds, min(4 * took, LONGEST_PAUSE_SECONDS)))
 
     async def _tell(self, channel: _Channel, changed: Changed) -> None:
-        place = f"{self._core.changes.epoch}:{changed.position}"
+        place = self.places.at(changed.position)
         if changed.overflow:
             self._reset_all(channel)
             return
@@ -248,7 +241,7 @@ class Hub:
         channel.place = place
 
     def _reset_all(self, channel: _Channel) -> None:
-        channel.place = self._place()
+        channel.place = self.places.now()
         reset = _reset(channel.place)
         for watcher in list(channel.watchers):
             watcher.offer(reset, reset)

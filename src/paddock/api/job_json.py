@@ -86,7 +86,7 @@ def job_json(job: Job, kinds: Kinds) -> dict[str, Any]:
         **brief_job_json(job),
         "payload": masked(job.payload),
         "saved": public_saved(job.saved, kinds.get(job.kind)),
-        "result": job.result,
+        "result": masked(job.result),
         "errors": job.errors,
     }
 
@@ -100,7 +100,8 @@ def public_saved(saved: Mapping[str, Any] | None, kind: Kind | None) -> dict[str
 
 
 def masked(value: Any) -> Any:
-    """Payloads name secrets and should hold none; one that does must not come back. Depth is bounded at submission."""
+    """Payloads and results name secrets and should hold none; one that does must not come back. Depth is bounded when
+    they are taken."""
     if isinstance(value, str):
         return scrub(value, limit=len(value))
     if isinstance(value, Mapping):

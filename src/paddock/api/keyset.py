@@ -16,9 +16,9 @@ def read_place(cursor: str | None) -> UUID | None:
     return place
 
 
-def next_cursor(items: Sequence[Mapping[str, Any]], limit: int) -> str | None:
+def next_cursor(items: Sequence[Mapping[str, Any]], limit: int, by: str = "id") -> str | None:
     """A full page may be the last; the one after it is then empty."""
-    return write_cursor(items[-1]["id"]) if len(items) == limit else None
+    return write_cursor(items[-1][by]) if len(items) == limit else None
 
 
 def along(statement: Statement, columns: Mapping[str, str]) -> Statement:

@@ -8,6 +8,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from paddock.api import app as apps
+from paddock.config import Config
 
 GRACE_SECONDS = 5
 
@@ -16,6 +17,8 @@ class Server(uvicorn.Server):
     """`app` answers here; `main` is the app whose long polls and streams end when this server is to stop."""
 
     def __init__(self, app: FastAPI, main: FastAPI | None = None) -> None:
+        self.main = main or app
+        config: Config = self.main.state.plane.config
         super().__init__(
             uvicorn.Config(
                 app,
@@ -26,11 +29,11 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 ws="none",
                 timeout_graceful_shutdown=GRACE_SECONDS,
-                # Behind a proxy on this host the scheme decides whether cookies are Secure.
+                # Behind a proxy that ends TLS: the scheme decides whether cookies are Secure.
                 proxy_headers=True,
+                forwarded_allow_ips=list(config.trusted_proxies),
             )
         )
-        self.main = main or app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         apps.close(self.main)

@@ -179,9 +179,13 @@ def unmasked(given: str) -> str:
 
 
 def check_same_origin(connection: HTTPConnection) -> None:
-    """By Sec-Fetch-Site, which pages cannot forge; by Origin where a browser does not send that."""
     if not is_same_origin(connection.headers, allowed_origins(connection)):
-        raise ApiError(403, "cross_site", "Another site sent this request.", hint="Open Paddock itself and try again.")
+        raise ApiError(
+            403,
+            "cross_site",
+            "Another site sent this request.",
+            hint="Open Paddock itself and try again. Behind a proxy, PADDOCK_PUBLIC_URL should be its address.",
+        )
 
 
 def allowed_origins(connection: HTTPConnection) -> frozenset[str]:
@@ -198,10 +202,14 @@ def _origin(url: str) -> str:
 
 
 def is_same_origin(headers: Mapping[str, str], origins: frozenset[str]) -> bool:
+    """By Sec-Fetch-Site, which pages cannot forge: the browser itself compares the addresses, as it sees them, so it holds
+    behind proxies that end TLS or change the Host. A name pointed at us (DNS rebinding) is same-origin with itself
+    either way; it has none of our cookies, and the Host allow-list is for that. `none` is a person, who sends no Origin.
+    By Origin where there is no Sec-Fetch-Site: under plain http, and from older browsers."""
     site = headers.get("sec-fetch-site")
-    if site is not None and site not in ("same-origin", "none"):
+    if site == "same-origin":
+        return True
+    if site not in (None, "none"):
         return False
     origin = headers.get("origin")
-    if origin is not None:
-        return origin.rstrip("/") in origins
-    return site is not None
+    return site is not None if origin is None else origin.rstrip("/") in origins

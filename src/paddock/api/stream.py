@@ -28,7 +28,7 @@ LAST_WORD_SECONDS = 10.0
 router = guarded_router("stream")
 
 STREAM_EXAMPLE = (
-    f'id: 5d1b6a0c9e2f:42\nevent: job\ndata: {{"id":"{EXAMPLE_ID}","kind":"probe","status":"completed"}}\n\n'
+    f'id: 5d1b6a0c9e2f7c0a41d3\nevent: job\ndata: {{"id":"{EXAMPLE_ID}","kind":"probe","status":"completed"}}\n\n'
 )
 
 

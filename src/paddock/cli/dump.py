@@ -196,11 +196,10 @@ def _tell(found: Item, where: str | None, form: Form, began: float | None) -> No
     if form != "table":
         _answer(found, form)
         return
-    tables = found["tables"] or {}
-    rows = sum(tables.values())
+    content = f"{several(found['rowsWritten'], 'row')} in {several(found['totalTables'], 'table')}"
     told = [
         where or str(found["jobId"]),
-        f"{several(rows, 'row')} in {several(len(tables), 'table')}" if found["format"] != "sqlite" else None,
+        None if found["format"] == "sqlite" else content,
         size(found["fileBytes"]),
         f"as of {found['pointInTime']} UTC",
         None if began is None else span(time.monotonic() - began),

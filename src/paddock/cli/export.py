@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -43,6 +43,7 @@ def export(
     max_rows: int | None = None,
     max_bytes: int | None = None,
     ttl: str | None = None,
+    mode: Literal["direct", "unload"] | None = None,
     destination: str | None = None,
     replace: Annotated[bool, Parameter(negative=())] = False,
     force: Annotated[bool, Parameter(negative=())] = False,
@@ -82,6 +83,8 @@ def export(
         Fail when the files grow larger.
     ttl:
         How long the server keeps the files: 7d, PT12H, or never.
+    mode:
+        Who writes the files: the worker (direct), or the engine where it can (unload).
     destination:
         A place the server knows, as name:prefix; {date} and the like are filled in.
     replace:
@@ -101,6 +104,7 @@ def export(
         parameters=_pairs(param, "--param"),
         max_rows=max_rows,
         max_bytes=max_bytes,
+        mode=mode,
         destination=destination,
         if_exists="replace" if replace else None,
         **_form(format, target, option, partition_by),

@@ -33,7 +33,8 @@ def why(id: str, *, output: Output = "table", connect: Connect = HERE) -> int:
     if output == "name":
         sys.stdout.write(f"{job['id']}\n")
     else:
-        dump({"id": job["id"], "status": job["status"], **asdict(explanation)}, output)
+        told = {"sentence": explanation.sentence, "steps": [asdict(step) for step in explanation.steps]}
+        dump({"id": job["id"], "status": job["status"], **told, "what_to_do": explanation.what_to_do}, output)
     return 0
 
 

@@ -12,14 +12,13 @@ def dump_json(dump: Dump, config: Config, version: int = 1) -> dict[str, Any]:
     status, error = shown(dump, version)
     report = (dump.report or {}) if dump.live is not None else {}
     completed = dump.live is None and dump.status == "completed"
-    tables = dump.tables if completed else None
     return {
         "jobId": dump.id,
         "status": status,
         "database": dump.database,
         "format": dump.format,
-        "completedTables": report.get("tables_done", 0) if tables is None else len(tables),
-        "totalTables": report.get("tables_total") if tables is None else len(tables),
+        "completedTables": dump.table_count if completed else report.get("tables_done", 0),
+        "totalTables": dump.table_count if completed else report.get("tables_total"),
         "currentTable": report.get("table"),
         "rowsWritten": report.get("rows", 0) if not completed else dump.rows,
         "bytesWritten": report.get("bytes", 0) if not completed else dump.size,
@@ -37,7 +36,7 @@ def dump_json(dump: Dump, config: Config, version: int = 1) -> dict[str, Any]:
         "fileBytes": dump.size if completed else None,
         "digest": dump.digest if completed else None,
         "partBytes": dump.part_size if completed else None,
-        "tables": tables,
+        "tables": dump.tables if completed else None,
         "downloadUrl": download_url(dump.id, config) if completed else None,
         "expiresAt": _time(dump.expires_at),
         "schedule": dump.schedule,

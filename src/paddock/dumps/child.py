@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 import orjson
 
 from paddock.dumps.composing import Composer
-from paddock.dumps.copies import Copies
+from paddock.dumps.copies import Copies, NoRoom
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.settings import DATABASE, DatabaseSettings, FileDatabase, PostgresDatabase
 from paddock.dumps.source import FileSource, Frozen, LiveSource
@@ -109,16 +109,17 @@ def copied(settings: FileDatabase) -> Iterator[Path]:
     """A place for a copy that goes with this process. One that was killed leaves its own to the next."""
     remove_abandoned(settings.copies)
     copies = Copies(settings.copies, cast("JobId", f"{COPIES}{secrets.token_hex(8)}"))
-    lacking = copies.lacking(settings.path.stat().st_size, settings.work_bytes)
-    if lacking is not None:
-        raise TransientResourceError(f"There is no room for a copy: {lacking}.", code="no_room")
-    target = copies.place("copy", None)
-    lock = os.open(target.with_name(LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        room = copies.reserve("copy", settings.path.stat().st_size, settings.work_bytes)
+    except NoRoom as lacking:
+        raise TransientResourceError(f"There is no room for a copy: {lacking}.", code="no_room") from None
+    lock = os.open(room.file.with_name(LOCK), os.O_CREAT | os.O_RDWR, 0o600)
     try:
         flock(lock, LOCK_EX)
-        yield target
+        yield room.file
     finally:
         copies.remove()
+        room.free()
         os.close(lock)
 
 

@@ -21,8 +21,8 @@ from paddock.storage.threads import on_cpu, on_io
 # Small tables share a chunk until it is so large: a frame, a deflate block and a save for each would be waste.
 ENOUGH = 256 << 10
 TRAILER = b"-- paddock: "
-# Reports are short: of more tables only how many.
-MOST_COUNTS = 200
+# Reports are short. Bytes of JSON: of more tables only how many.
+MOST_COUNTS = 4 << 10
 
 Position = JsonObject
 
@@ -82,9 +82,10 @@ class Composer:
         # A zip and PostgreSQL's own format are compressed by themselves.
         self.compress = "none" if self.zipped or format == "custom" else options.compress
         self.tables = frozen.tables
+        self._by_name = {table.name: table for table in frozen.tables}
         self._pieces = self._made()
         # Whether one section stands for all tables.
-        self._streamed = any(piece.section.table not in (None, *self.tables) for piece in self._pieces)
+        self._streamed = any(not self._asked(piece.section.table) for piece in self._pieces if piece.section.table)
 
     @property
     def first(self) -> Position:
@@ -131,8 +132,8 @@ class Composer:
         if self._streamed:
             names = [*counts]
         else:
-            sections = [piece.section.table for piece in self._pieces[: at["s"] + 1]]
-            names = [table.name for table in sections if table in self.tables and table is not None]
+            sections = (piece.section.table for piece in self._pieces[: at["s"] + 1])
+            names = [table.name for table in sections if table is not None and self._asked(table)]
         ended = at["s"] == len(self._pieces)
         told = {name: counts.get(name, 0) for name in names}
         return {
@@ -140,13 +141,16 @@ class Composer:
             "tables_total": len(self.tables),
             "table": None if ended else next(reversed(told), None),
             "rows": sum(told.values()),
-            **({"counts": told} if len(told) <= MOST_COUNTS else {}),
+            **({"counts": told} if len(_ascii(told)) <= MOST_COUNTS else {}),
             **self._share(at),
         }
 
     def rows(self, at: Position) -> dict[str, int]:
         """Of each table that was asked for, at the end; those of shadow tables are nobody's."""
         return {table.name: at["n"].get(table.name, 0) for table in self.tables}
+
+    def _asked(self, table: Table) -> bool:
+        return self._by_name.get(table.name) == table
 
     def _share(self, at: Position) -> JsonObject:
         if self.format == "sqlite":

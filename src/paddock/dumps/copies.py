@@ -2,14 +2,20 @@
 
 A copy counts only with its marker, which is written and flushed after it. Without one, or where it says something else,
 there is no copy: a new one is made, of a new point in time.
+
+Room is taken before the first byte is written: who looks meanwhile counts what is promised with what is there. A promise
+is a locked file, so that it ends with its process however that ends.
 """
 
 import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 from paddock.jobs.model import JobId
@@ -17,6 +23,7 @@ from paddock.jobs.model import JobId
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What else a copy may need beside its own bytes.
 SPARE = 64 << 20
+PROMISE = ".promise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +32,55 @@ class Copy:
     point_in_time: datetime
 
 
+class NoRoom(Exception):
+    """Why there is none, to be said to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a copy goes, and the open file that keeps room for it."""
+
+    file: Path
+    promise: Path
+    held: int
+
+    def free(self) -> None:
+        self.promise.unlink(missing_ok=True)
+        os.close(self.held)
+
+
 class Copies:
     def __init__(self, folder: Path, job: JobId) -> None:
         self._all = folder
         self._own = folder / str(job)
 
-    def place(self, copy: str, before: str | None) -> Path:
-        """For a new one, instead of the one before. Others are not ours to remove: somebody may be at work."""
-        if before is not None:
-            self.drop(before)
+    def reserve(self, copy: str, size: int, budget: int | None) -> Room:
+        """For a new copy of so many bytes. One at a time: two who look together would both find the same room."""
+        # Before anything is made, too: on a full disk nothing can be.
+        self._refuse(size, budget)
         self._all.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._own.mkdir(mode=0o700, exist_ok=True)
-        return self._file(copy)
+        with _alone(self._all / "lock"):
+            self._refuse(size, budget)
+            self._own.mkdir(mode=0o700, exist_ok=True)
+            promise = self._own / f"{copy}{PROMISE}"
+            held = os.open(promise, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            flock(held, LOCK_EX)
+            os.pwrite(held, b"%d" % size, 0)
+        return Room(self._file(copy), promise, held)
 
     def drop(self, copy: str) -> None:
+        """One that does not count. Others are not ours to remove: somebody may be at work."""
         for file in self._own.glob(f"{copy}.*"):
             file.unlink(missing_ok=True)
 
     def lacking(self, size: int, budget: int | None) -> str | None:
         """Why there is no room for a copy of so many bytes; None: there is."""
         above = next(folder for folder in (self._all, *self._all.parents) if folder.exists())
-        free = shutil.disk_usage(above).free
+        others = [(_written(folder), _promised(folder)) for folder in _folders(self._all) if folder != self._own]
+        free = shutil.disk_usage(above).free - sum(max(0, promised - written) for written, promised in others)
         if free < size + SPARE:
-            return f"the disk has {free:,} bytes free, and the copy needs {size + SPARE:,}"
-        held = sum(held_by(folder) for folder in _folders(self._all) if folder != self._own)
+            return f"the disk has {max(0, free):,} bytes free, and the copy needs {size + SPARE:,}"
+        held = sum(max(each) for each in others)
         if budget is not None and held + size > budget:
             return f"copies hold {held:,} bytes, this one needs {size:,}, and work_bytes allows {budget:,}"
         return None
@@ -79,6 +111,11 @@ class Copies:
     def remove(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
 
+    def _refuse(self, size: int, budget: int | None) -> None:
+        lacking = self.lacking(size, budget)
+        if lacking is not None:
+            raise NoRoom(lacking)
+
     def _file(self, copy: str) -> Path:
         return self._own / f"{copy}.db"
 
@@ -94,7 +131,7 @@ def remove(folder: Path, job: str) -> None:
     shutil.rmtree(folder / job, ignore_errors=True)
 
 
-def held_by(folder: Path) -> int:
+def _written(folder: Path) -> int:
     total = 0
     for file in folder.glob("*"):
         try:
@@ -102,6 +139,28 @@ def held_by(folder: Path) -> int:
         except OSError:
             continue  # gone meanwhile
     return total
+
+
+def _promised(folder: Path) -> int:
+    """What those promise who are still there."""
+    total = 0
+    for promise in folder.glob(f"*{PROMISE}"):
+        try:
+            with promise.open() as file:
+                try:
+                    flock(file, LOCK_SH | LOCK_NB)
+                except BlockingIOError:
+                    total += int(file.read())
+        except (OSError, ValueError):
+            continue  # gone meanwhile
+    return total
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("a") as file:
+        flock(file, LOCK_EX)
+        yield
 
 
 def flush_folder(folder: Path) -> None:

@@ -51,6 +51,8 @@ class Dump:
     part_size: int | None
     digest: str | None
     rows: int | None
+    table_count: int | None
+    # None also where there are too many to name.
     tables: dict[str, int] | None
     point_in_time: datetime | None
     restarts: int | None
@@ -181,7 +183,7 @@ async def ended(tx: Transaction, job: Job) -> Sequence[NewJob | NewEvent]:
 def _named(job: Job) -> Sequence[object]:
     """What a completed job leaves to be found, in the order of `end_dump`."""
     if job.status != "completed":
-        return (None,) * 12
+        return (None,) * 13
     made = Finished.model_validate(job.result)
     if not made.key.startswith(f"{prefix_of(job.payload['dump_id'])}/"):
         raise Refused("foreign_key", "The dump's file is not where this dump's files are.")
@@ -193,7 +195,8 @@ def _named(job: Job) -> Sequence[object]:
         made.part_size,
         made.digest,
         made.rows,
-        orjson.dumps(made.tables).decode(),
+        made.table_count,
+        None if made.tables is None else orjson.dumps(made.tables).decode(),
         _time(made.point_in_time),
         made.restarts,
         made.file_name,

@@ -87,7 +87,9 @@ class Finished(BaseModel):
     # sha256(previous + sha256(part)) over all parts, beginning with nothing.
     digest: str
     rows: int
-    tables: dict[str, int]
+    table_count: int
+    # Rows of each; None: there are too many to name here.
+    tables: dict[str, int] | None
     point_in_time: str
     restarts: int = 0
     file_name: str

@@ -6,52 +6,62 @@ one turn, and a loss begins anew.
 
 Killed on any line, this leaves what its saved state names and nothing else: the copy's name, the draft's key and its
 upload are saved before they are used or, for the upload's id, known by the key. What makes the file real is the
-transaction that ends the job.
+transaction that ends the job. Pages copied and parts sent are progress; names are none, for every try begins with some.
 """
 
-import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TypeVar
 
-from paddock.dumps.composing import Composer, Position, stated
-from paddock.dumps.copies import Copies, Copy
+import orjson
+
+from paddock.dumps.composing import Composer, stated
+from paddock.dumps.copies import Copies, Copy, NoRoom
 from paddock.dumps.model import DumpPayload, Finished
+from paddock.dumps.patience import patient
+from paddock.dumps.reporting import REPORT_EVERY, Reporter
 from paddock.dumps.settings import DuckdbDatabase, FileDatabase, PostgresDatabase, SqliteDatabase
 from paddock.dumps.source import FileSource, Frozen, LiveSource
 from paddock.dumps.workshop import DumpWorkshop
-from paddock.dumps.writing import Draft, PartWriter, Sending, complete, kept_draft, part_size, read_draft
-from paddock.jobs.errors import InfrastructureError, StaleAttempt, TransientResourceError
+from paddock.dumps.writing import Draft, PartWriter, complete, kept_draft, part_size, read_draft
+from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, again, done, permanent
 from paddock.jobs.turn import Turn
-from paddock.storage.failures import UploadGone
-from paddock.storage.parts import Parts, Whole
+from paddock.storage.failures import NO_ROOM, UploadGone, disk_full
 from paddock.storage.threads import change_on_io, on_io
 
 GIVE_WAY = timedelta(milliseconds=100)
 WAIT_FOR_DISK = timedelta(seconds=30)
 # While pages are copied: often enough for people, and for the stall to see that it goes on.
 SAVE_EVERY = 5.0
-REPORT_EVERY = 0.5
 LIVE_RESTARTS = 3
-STORE_PAUSE = 5.0
+# So many uploads of one dump may vanish: then it is a rule of the bucket, and no accident.
+MOST_GONE = 5
 LOST = "snapshot_connection_lost"
+# Bytes of JSON. Counts of more tables stand only in the file: saved state has its limits, and beside them stands the draft.
+MOST_TABLES = 32 << 10
 
 DumpTurn = Turn[DumpPayload]
-Answer = TypeVar("Answer")
 
 
 async def run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
     try:
         return await _run(turn, workshop)
-    except UploadGone:
+    except UploadGone as problem:
         # Somebody removed it: a rule of the bucket, or a person. The next turn begins another.
-        await turn.save(_given_up(turn.saved, keep_copy=True))
-        raise
+        gone = turn.saved.get("gone", 0) + 1
+        await turn.save(_given_up(turn.saved, keep_copy=True) | {"gone": gone, "lost": problem.message}, progress=False)
+        if gone < MOST_GONE:
+            raise
+        return permanent(
+            "upload_keeps_vanishing",
+            f"The upload of the dump was removed {gone} times before it was whole. {problem.message}",
+            hint="See whether a lifecycle rule of the bucket, or something else that tidies up, aborts uploads that are "
+            "younger than a dump takes; then retry.",
+        )
 
 
 async def _run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
@@ -59,7 +69,7 @@ async def _run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
     if "whole" in turn.saved:
         return await _finish(turn, workshop)
     if "ending" in turn.saved:
-        return await _complete(turn, workshop, workshop.parts)
+        return await _complete(turn, workshop)
     if isinstance(settings, PostgresDatabase):
         return await _live(turn, workshop, settings)
     return await _from_copy(turn, workshop, settings)
@@ -80,12 +90,21 @@ async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDat
     copies = Copies(settings.copies, turn.id)
     copy = await on_io(copies.find, turn.saved["copy"]) if "copy" in turn.saved else None
     if copy is None:
-        size = await on_io(_size, settings)
-        lacking = await on_io(copies.lacking, size, settings.work_bytes)
-        if lacking is not None:
+        try:
+            copy = await _copied(turn, settings, source, copies)
+        except NoRoom as lacking:
             turn.report(phase="waiting", reason=f"No room for a copy of the database: {lacking}.")
             return again(WAIT_FOR_DISK)
-        copy = await _copied(turn, source, copies)
+    try:
+        return await _slice(turn, workshop, source, copy)
+    except (PermanentRunnerError, OSError) as problem:
+        if await on_io(copies.find, turn.saved["copy"]) is not None:
+            raise
+        # No word about the source, then: the next turn copies it anew.
+        raise TransientResourceError("The copy of the database is gone.", code="copy_gone") from problem
+
+
+async def _slice(turn: DumpTurn, workshop: DumpWorkshop, source: FileSource, copy: Copy) -> Outcome:
     frozen = await source.open(copy.path, copy.point_in_time, turn.payload.options)
     try:
         began = time.monotonic()
@@ -96,32 +115,47 @@ async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDat
         await frozen.close()
 
 
-async def _copied(turn: DumpTurn, source: FileSource, copies: Copies) -> Copy:
+async def _copied(
+    turn: DumpTurn, settings: SqliteDatabase | DuckdbDatabase, source: FileSource, copies: Copies
+) -> Copy:
     """A new copy is a new point in time: what was begun with another is given up."""
-    name, before = secrets.token_hex(8), turn.saved.get("copy")
-    await turn.save(_given_up(turn.saved) | {"copy": name})
-    path = await change_on_io(copies.place, name, before)
-    saved_at = reported_at = 0.0
-
-    async def progress(copied: int, total: int) -> None:
-        nonlocal saved_at, reported_at
-        now = time.monotonic()
-        if now - reported_at >= REPORT_EVERY:
-            reported_at = now
-            percent = round(100 * copied / total, 1) if total else 100.0
-            turn.report(phase="copying", percent=percent, restarts=turn.saved["restarts"])
-        if now - saved_at >= SAVE_EVERY:
-            saved_at = now
-            await turn.save({**turn.saved, "copied": copied})
-
+    if "copy" in turn.saved:
+        # First: what a killed try left may be just the room that is lacking.
+        await change_on_io(copies.drop, turn.saved["copy"])
+    name, size = secrets.token_hex(8), await on_io(_size, settings)
+    room = await change_on_io(copies.reserve, name, size, settings.work_bytes)
     try:
-        point_in_time = await source.copy(path, progress)
+        await turn.save(_given_up(turn.saved) | {"copy": name}, progress=False)
+        point_in_time = await source.copy(room.file, _Copying(turn))
         copy = await change_on_io(copies.mark, name, point_in_time)
-        await turn.save({**turn.saved, "point_in_time": stated(point_in_time)})
-    except (StaleAttempt, InfrastructureError):
+    except (StaleAttempt, InfrastructureError, OSError) as problem:
         await change_on_io(copies.drop, name)
+        if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+            raise disk_full("where the database is copied to") from problem
         raise
+    finally:
+        await change_on_io(room.free)
+    # Marked, it counts: who claimed the job meanwhile may be dumping it. It is no longer ours to drop.
+    await turn.save({**turn.saved, "point_in_time": stated(point_in_time)})
     return copy
+
+
+class _Copying:
+    """Told of each piece that is copied; tells people now and then, and the stall that it goes on."""
+
+    def __init__(self, turn: DumpTurn) -> None:
+        self._turn = turn
+        self._saved = self._reported = 0.0
+
+    async def __call__(self, copied: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._reported >= REPORT_EVERY:
+            self._reported = now
+            percent = round(100 * copied / total, 1) if total else 100.0
+            self._turn.report(phase="copying", percent=percent, restarts=self._turn.saved["restarts"])
+        if now - self._saved >= SAVE_EVERY:
+            self._saved = now
+            await self._turn.save({**self._turn.saved, "copied": copied}, progress=copied > 0)
 
 
 async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDatabase) -> Outcome:
@@ -140,14 +174,14 @@ async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDataba
     try:
         frozen = await source.open(turn.payload.format, turn.payload.options, draft)
         try:
-            await turn.save({**saved, "point_in_time": stated(frozen.point_in_time)})
-            return await _dump(turn, workshop, frozen, lambda: False, draft=draft, patient=True)
+            await turn.save({**saved, "point_in_time": stated(frozen.point_in_time)}, progress=False)
+            return await _dump(turn, patient(workshop, turn), frozen, lambda: False, draft=draft)
         finally:
             await frozen.close()
     except TransientResourceError as problem:
         if problem.code == LOST:
             turn.log.warning("The snapshot was lost; the dump begins anew.", error=problem.message)
-            await turn.save({**turn.saved, "lost": problem.message})
+            await turn.save({**turn.saved, "lost": problem.message}, progress=False)
             return again(GIVE_WAY)
         raise
 
@@ -159,27 +193,25 @@ async def _dump(
     over: Callable[[], bool],
     *,
     draft: str | None = None,
-    patient: bool = False,
 ) -> Outcome:
     payload = turn.payload
     source = workshop.database(payload.database).type
     about = {"dump": payload.dump_id, "database": payload.database, "source": source}
     composer = Composer(frozen, payload.format, payload.options, single=payload.single, about=about)
     chosen = await _draft_of(turn, workshop, composer, draft)
-    parts: Sending = PatientParts(workshop.parts, turn) if patient else workshop.parts
 
     async def save(kept: JsonObject) -> None:
         await turn.save({**turn.saved, "draft": kept})
 
-    reporter = _Reporter(turn, composer)
-    writer = PartWriter(workshop.store, parts, composer, chosen, save, reporter)
+    reporter = Reporter(turn, composer)
+    writer = PartWriter(workshop.store, workshop.parts, composer, chosen, save, reporter)
     if not await writer.write(over):
         return again(GIVE_WAY)
     ending = _ending(turn, composer, chosen, writer.size, composer.rows(reporter.at))
     # With the last part and all that is known of the file: whoever comes after us only completes it.
     await turn.save({**turn.saved, "draft": kept_draft(chosen), "ending": ending})
     reporter.tell("completing")
-    return await _complete(turn, workshop, parts)
+    return await _complete(turn, workshop)
 
 
 def _ending(turn: DumpTurn, composer: Composer, draft: Draft, size: int, tables: dict[str, int]) -> JsonObject:
@@ -190,7 +222,8 @@ def _ending(turn: DumpTurn, composer: Composer, draft: Draft, size: int, tables:
         "part_size": draft.part_size,
         "digest": draft.cursor.digest,
         "rows": sum(tables.values()),
-        "tables": tables,
+        "table_count": len(tables),
+        "tables": tables if len(orjson.dumps(tables)) <= MOST_TABLES else None,
         "point_in_time": stated(composer.frozen.point_in_time),
         "restarts": turn.saved.get("restarts", 0),
         "file_name": f"{turn.payload.database}_{turn.payload.dump_id}.{composer.extension}",
@@ -198,11 +231,13 @@ def _ending(turn: DumpTurn, composer: Composer, draft: Draft, size: int, tables:
     }
 
 
-async def _complete(turn: DumpTurn, workshop: DumpWorkshop, parts: Sending) -> Outcome:
-    ending = turn.saved["ending"]
-    whole = await complete(workshop.store, parts, await read_draft(workshop.store, turn.saved["draft"]), ending["size"])
+async def _complete(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
+    ending, draft = turn.saved["ending"], await read_draft(workshop.store, turn.saved["draft"])
+    whole = await complete(workshop.store, workshop.parts, draft, ending["size"])
     finished = Finished(**ending, etag=whole.etag, objects=whole.objects)
-    await turn.save({**turn.saved, "whole": finished.model_dump()})
+    # What the file was made from is not needed any more, and would not fit beside it.
+    kept: JsonObject = {name: turn.saved[name] for name in ("restarts", "point_in_time", "old") if name in turn.saved}
+    await turn.save(kept | {"whole": finished.model_dump()})
     return await _finish(turn, workshop)
 
 
@@ -228,12 +263,12 @@ async def _draft_of(turn: DumpTurn, workshop: DumpWorkshop, composer: Composer, 
     size = part_size(composer.frozen.size, workshop.config.dumps_part_bytes, workshop.parts.least)
     draft = Draft(id, f"{turn.payload.prefix}/{id}.{composer.extension}", size, composer.identity)
     # The key first: from then on whoever comes after us finds what we are about to begin.
-    await turn.save(_given_up(turn.saved, keep_copy=True) | {"draft": kept_draft(draft)})
+    await turn.save(_given_up(turn.saved, keep_copy=True) | {"draft": kept_draft(draft)}, progress=False)
     for key in turn.saved["old"]:
         await _remove_draft(workshop, key)
     draft.upload = await workshop.parts.begin(draft.key)
     try:
-        await turn.save({**turn.saved, "old": [], "draft": kept_draft(draft)})
+        await turn.save({**turn.saved, "old": [], "draft": kept_draft(draft)}, progress=False)
     except StaleAttempt:
         with suppress(InfrastructureError):
             await workshop.parts.abort(draft.key)
@@ -248,12 +283,13 @@ def _given_up(saved: JsonObject, *, keep_copy: bool = False) -> JsonObject:
         "restarts": saved.get("restarts", 0) + began,
         "old": [*saved.get("old", []), *_key_of(saved)],
     }
-    kept = ("copy", "point_in_time", "lost") if keep_copy else ("point_in_time", "lost")
+    kept = ("point_in_time", "lost", "gone", *(["copy"] if keep_copy else []))
     return left | {name: saved[name] for name in kept if name in saved}
 
 
 def _key_of(saved: JsonObject) -> list[str]:
-    return [saved["draft"]["key"]] if saved.get("draft") else []
+    begun = saved.get("whole") or saved.get("draft")
+    return [begun["key"]] if begun else []
 
 
 async def _remove_draft(workshop: DumpWorkshop, key: str) -> None:
@@ -266,66 +302,6 @@ async def _remove_draft(workshop: DumpWorkshop, key: str) -> None:
 def _states_below(key: str) -> str:
     folder, _, name = key.rpartition("/")
     return f"{folder}/{name.partition('.')[0]}"
-
-
-class _Reporter:
-    """What people see, now and then; and where the file is."""
-
-    def __init__(self, turn: DumpTurn, composer: Composer) -> None:
-        self._turn, self._composer = turn, composer
-        self._reported = -REPORT_EVERY
-        self._began: tuple[float, float] | None = None
-        self.at, self._size = composer.first, 0
-
-    def __call__(self, at: Position, size: int) -> None:
-        self.at, self._size = at, size
-        if time.monotonic() - self._reported >= REPORT_EVERY:
-            self.tell("dumping")
-
-    def tell(self, phase: str) -> None:
-        self._reported = time.monotonic()
-        progress = self._composer.progress(self.at)
-        self._turn.report(
-            phase=phase,
-            **progress,
-            bytes=self._size,
-            point_in_time=stated(self._composer.frozen.point_in_time),
-            restarts=self._turn.saved.get("restarts", 0),
-            **self._left(self._reported, progress.get("percent")),
-        )
-
-    def _left(self, now: float, percent: float | None) -> JsonObject:
-        """By how fast it went in this turn."""
-        if percent is None:
-            return {}
-        if self._began is None:
-            self._began = (now, percent)
-        seconds, share = now - self._began[0], percent - self._began[1]
-        return {"eta_seconds": round((100 - percent) / share * seconds)} if share > 0 else {}
-
-
-class PatientParts:
-    """A store that is away is waited for: what is being dumped cannot be asked twice. The stall ends it."""
-
-    def __init__(self, parts: Parts, turn: DumpTurn) -> None:
-        self._parts, self._turn = parts, turn
-
-    async def send(self, key: str, upload: str, number: int, offset: int, data: bytes) -> str:
-        return await self._patiently(lambda: self._parts.send(key, upload, number, offset, data))
-
-    async def complete(self, key: str, upload: str, etags: Sequence[str], size: int) -> Whole:
-        return await self._patiently(lambda: self._parts.complete(key, upload, etags, size))
-
-    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        while True:
-            try:
-                return await ask()
-            except UploadGone:
-                raise
-            except TransientResourceError as problem:
-                self._turn.log.warning("The store is away; waiting for it.", error=problem.message)
-                self._turn.report(phase="waiting", reason=problem.message)
-                await asyncio.sleep(STORE_PAUSE)
 
 
 def file_source(settings: SqliteDatabase | DuckdbDatabase) -> FileSource:

@@ -9,14 +9,13 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import orjson
 
 from paddock.dumps.composing import Composer, Position, Written
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JsonObject
-from paddock.storage.parts import Whole
+from paddock.storage.parts import Parts, Whole
 from paddock.storage.store import Store
 from paddock.storage.threads import on_io
 
@@ -54,20 +53,13 @@ class Draft:
     rolled: int = 0
 
 
-class Sending(Protocol):
-    """Of `Parts`, what a writer needs of an upload that was begun."""
-
-    async def send(self, key: str, upload: str, number: int, offset: int, data: bytes) -> str: ...
-    async def complete(self, key: str, upload: str, etags: Sequence[str], size: int) -> Whole: ...
-
-
 # Saves the draft as `kept_draft` wrote it down.
 Save = Callable[[JsonObject], Awaitable[None]]
 Told = Callable[[Position, int], None]
 
 
 class PartWriter:
-    def __init__(self, store: Store, parts: Sending, composer: Composer, draft: Draft, save: Save, told: Told) -> None:
+    def __init__(self, store: Store, parts: Parts, composer: Composer, draft: Draft, save: Save, told: Told) -> None:
         self._store, self._parts, self._composer, self._draft = store, parts, composer, draft
         self._save, self._told = save, told
         self._under_way: tuple[asyncio.Task[str], Cursor] | None = None
@@ -92,19 +84,22 @@ class PartWriter:
         buffer = bytearray()
         while position is not None:
             chunk = await self._composer.render(position, start)
-            buffer += memoryview(chunk.data)[skip:]
-            length, skip = len(chunk.data), 0
-            while len(buffer) >= size:
-                data = bytes(memoryview(buffer)[:size])
-                del buffer[:size]
+            left, skip = memoryview(chunk.data)[skip:], 0
+            # Never more than a part: a chunk can be a row of many.
+            while len(buffer) + len(left) >= size:
+                data, left = bytes(buffer) + left[: size - len(buffer)], left[size - len(buffer) :]
+                buffer.clear()
                 digest = await on_io(chained, digest, data)
-                await self._send(data, Cursor(part + 1, digest, position, start, length - len(buffer)))
+                await self._send(data, Cursor(part + 1, digest, position, start, len(chunk.data) - len(left)))
                 part += 1
                 if over():
                     await self._settle()
                     return False
+            buffer += left
             position, start = chunk.next, Written(part - 1, size, digest)
             self._told(chunk.at, (part - 1) * size + len(buffer))
+            # Not held while the next one is made.
+            del chunk, left
         self.size = (part - 1) * size + len(buffer)
         if buffer or part == 1:
             data = bytes(buffer)
@@ -162,7 +157,7 @@ class PartWriter:
         return states_of(self._draft)
 
 
-async def complete(store: Store, parts: Sending, draft: Draft, size: int) -> Whole:
+async def complete(store: Store, parts: Parts, draft: Draft, size: int) -> Whole:
     """From parts to the file. May be repeated, as long as the objects with the ETags are there."""
     etags: list[str] = []
     for number in range(1, draft.rolled + 1):

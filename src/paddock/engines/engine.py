@@ -61,8 +61,10 @@ class Stream(Protocol):
 
     columns: Sequence[Column]
     progress: Progress
-    # What it may hold of the result beside the batch it gave.
-    ahead_bytes: int
+
+    async def begin(self) -> int:
+        """Lets the query run until it has rows, holding next to nothing of them, and keeps it alive from then on: memory
+        is reserved after this. Gives how many bytes `batches` may hold of the result beside the batch it gave."""
 
     def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """In the query's order; the schema of each is that of `columns`. Ends only after the engine said that this

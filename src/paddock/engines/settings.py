@@ -148,8 +148,6 @@ class TrinoSettings(_Settings):
     requires_role: bool = True
     # `X-Trino-Role: <role_catalog>=ROLE{<role>}`
     role_catalog: str = "system"
-    # Under which the schema cache reads.
-    metadata_role: str | None = None
     # Queries run as their owner; the login must be allowed to impersonate.
     impersonate: bool = False
     client_tags: tuple[str, ...] = ("graph-olap-export",)
@@ -173,6 +171,13 @@ class TrinoSettings(_Settings):
     unload_catalog: str | None = None
     unload_schema: str | None = None
     unload_location: str | None = None
+    # Starburst's table function `system.unload` writes the files, and no catalog is needed. Untested: no Starburst was
+    # there to test it on.
+    unload_function: bool = False
+
+    @property
+    def can_unload(self) -> bool:
+        return self.unload_function or self.unload_catalog is not None
 
     @field_validator("url", "other_urls")
     @classmethod

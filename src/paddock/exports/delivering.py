@@ -4,6 +4,11 @@ The job saved the manifest of its sealed draft: that was the decision. From then
 safe to repeat: copy the files under names that carry the job's id, write `_manifest.json` last, then take away what the
 manifest before it named. Whoever reads the destination's manifest sees the old files or the new ones, whole.
 The list of what goes is kept beside the draft before the old manifest is written over: a kill in between loses nothing.
+
+The manifest is the one effect here that no fence guards: a worker may have lost its job without knowing, and a cleanup
+deleted its copies. So the fence is asked right before, and the store takes the manifest only over the one that the turn
+began with. What is left is a store that takes longer over this one request than a lease lasts, after a cancel and
+before the next delivery.
 """
 
 import asyncio
@@ -13,12 +18,12 @@ import orjson
 
 from paddock.exports.model import ExportPayload, Target
 from paddock.exports.workshop import Workshop
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
 from paddock.storage.drafts import Manifest, read_manifest
-from paddock.storage.store import Store
+from paddock.storage.store import Seen, Store
 
 MANIFEST = "_manifest.json"
 PREVIOUS = "_previous.json"
@@ -39,7 +44,7 @@ async def check(target: Target, workshop: Workshop) -> None:
             code="destination_not_empty",
             hint="Choose another prefix ({date} makes one for each day), or if_exists: replace.",
         )
-    await _previous(store, target)
+    await _previous(store, target, await _read_manifest(store, target))
 
 
 async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
@@ -50,13 +55,15 @@ async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
     turn.report(phase="copying to the destination", rows=result["rows"], bytes=result["bytes"])
     names = _new_names(str(turn.id), manifest)
     draft = result["manifest"].rpartition("/")[0]
-    if not await _is_ours(there, target, str(turn.id)):
-        await _check_not_superseded(turn, there, target)
+    seen = await there.seen(_key(target))
+    found = _parsed(seen, target)
+    if not _is_of(found, str(turn.id)):
+        _check_not_superseded(turn, found, target)
         await _remove_unfinished(there, target, names)
-        await _keep_previous(workshop.store, draft, there, target, set(names.values()))
+        previous = await _previous(there, target, found, set(names.values()))
+        await workshop.store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
         await _copy(workshop.store, draft, there, target, names)
-        await _check_not_superseded(turn, there, target)
-        await there.put(f"{target.prefix}/{MANIFEST}", _manifest(turn, manifest, names))
+        await _publish(turn, there, target, _manifest(turn, manifest, names), seen)
     await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
     return done({**result, "destination": target.key})
 
@@ -87,9 +94,27 @@ async def _copy(store: Store, draft: str, there: Store, target: Target, names: d
                 return
             await store.copy_to(f"{draft}/{name}", there, f"{target.prefix}/{new}")
 
-    async with asyncio.TaskGroup() as group:
-        for name, new in names.items():
-            group.create_task(one(name, new))
+    tasks = [asyncio.create_task(one(name, new)) for name, new in names.items()]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        # No TaskGroup: it would wrap what the store said, and nobody could tell an outage from a refusal.
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _publish(turn: Turn[ExportPayload], there: Store, target: Target, manifest: bytes, seen: Seen | None) -> None:
+    await turn.save(turn.saved, progress=False)
+    if await there.replace(_key(target), manifest, seen):
+        return
+    # Our own, where the store's first answer was lost.
+    if not _is_of(await _read_manifest(there, target), str(turn.id)):
+        raise TransientResourceError(
+            f"The manifest at {target.key} was changed by somebody else while the export was being delivered.",
+            code="destination_changed",
+            hint="Paddock looks at it again, and goes on unless a later export was delivered there.",
+        )
 
 
 def _manifest(turn: Turn[ExportPayload], manifest: Manifest, names: dict[str, str]) -> bytes:
@@ -101,16 +126,14 @@ def _manifest(turn: Turn[ExportPayload], manifest: Manifest, names: dict[str, st
     return orjson.dumps({**manifest.facts, **totals})
 
 
-async def _is_ours(there: Store, target: Target, job: str) -> bool:
+def _is_of(found: JsonObject | None, job: str) -> bool:
     """An earlier turn of this very job got as far as the manifest."""
-    found = await _read_manifest(there, target)
-    return found is not None and found.get("job") == job
+    return found is not None and found["job"] == job
 
 
-async def _check_not_superseded(turn: Turn[ExportPayload], there: Store, target: Target) -> None:
+def _check_not_superseded(turn: Turn[ExportPayload], found: JsonObject | None, target: Target) -> None:
     """A worker that stood still past its lease may wake up here, when another has long ended its job and a later job
     delivered to the same place: jobs of one destination follow each other by its lock, and their ids by time."""
-    found = await _read_manifest(there, target)
     if found is not None and found["job"][:TIME_OF_ID] > str(turn.id)[:TIME_OF_ID]:
         raise PermanentRunnerError(
             f"A later export was delivered to {target.key} already.",
@@ -119,18 +142,14 @@ async def _check_not_superseded(turn: Turn[ExportPayload], there: Store, target:
         )
 
 
-async def _keep_previous(store: Store, draft: str, there: Store, target: Target, ours: Set[str]) -> None:
-    previous = await _previous(there, target, ours) if target.if_exists == "replace" else []
-    await store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
-
-
-async def _previous(there: Store, target: Target, ours: Set[str] = frozenset()) -> list[str]:
+async def _previous(there: Store, target: Target, found: JsonObject | None, ours: Set[str] = frozenset()) -> list[str]:
     """What the last delivery named. A prefix that Paddock did not write is not ours to replace; `ours` are copies that
     an earlier turn of this job made."""
-    found = await _read_manifest(there, target)
+    if target.if_exists == "error":
+        return []
     if found is not None:
         return [file["name"] for file in found["files"]]
-    if target.if_exists == "replace" and await _foreign(there, target, ours):
+    if await _foreign(there, target, ours):
         raise PermanentRunnerError(
             f"The destination {target.key} holds files that Paddock did not write.",
             code="destination_not_ours",
@@ -154,11 +173,18 @@ def _is_manifest(found: object) -> bool:
 
 
 async def _read_manifest(there: Store, target: Target) -> JsonObject | None:
-    key = f"{target.prefix}/{MANIFEST}"
-    if await there.size(key) is None:
+    return _parsed(await there.seen(_key(target)), target)
+
+
+def _key(target: Target) -> str:
+    return f"{target.prefix}/{MANIFEST}"
+
+
+def _parsed(seen: Seen | None, target: Target) -> JsonObject | None:
+    if seen is None:
         return None
     try:
-        found = orjson.loads(await there.read(key))
+        found = orjson.loads(seen.data)
     except orjson.JSONDecodeError:
         found = None
     if not _is_manifest(found):
@@ -190,7 +216,7 @@ async def undo(turn: Turn[ExportPayload], workshop: Workshop) -> None:
     manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
     job = str(turn.cleanup_of or turn.id)
     names = _new_names(job, manifest)
-    if await _is_ours(there, target, job):
+    if _is_of(await _read_manifest(there, target), job):
         draft = result["manifest"].rpartition("/")[0]
         await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
     else:

@@ -47,10 +47,12 @@ EXPORT = Kind(
     cleanup=handler.clean_export,
     retry=Backoff(first=timedelta(seconds=60), cap=timedelta(minutes=5), limit=5),
     grace=timedelta(seconds=280),  # a direct export is one turn: let it end
+    # Not `effects_outside_fence`: a control plane that is away for a lease would end every export of its workers. The one
+    # such effect is a destination's manifest, which asks the fence itself (`delivering`).
     lock_key=lambda payload: None if payload.destination is None else f"destination:{payload.destination.key}",
     uses=_uses,
     part_of=lambda payload: "snapshot" if payload.get("snapshot_id") is not None else None,
-    public_saved=("draft", "query_id", "mode", "poll_count", "next_poll_at"),
+    public_saved=("draft", "query_id", "mode", "direct_because", "poll_count", "next_poll_at"),
     on_end=_ended,
     on_group_end=_group_ended,
 )

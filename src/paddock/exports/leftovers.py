@@ -6,7 +6,6 @@ older than a day, and than twice the longest export, goes at every pass.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 from paddock.config import Config
 from paddock.db.pool import Database, statements
@@ -17,7 +16,6 @@ from paddock.storage.store import open_managed
 
 SQL = statements("paddock.exports.sql", "exports.sql")
 YOUNGEST = timedelta(hours=24)
-PAGE = 1_000
 
 
 async def collect(db: Database, config: Config) -> JsonObject:
@@ -28,18 +26,10 @@ async def collect(db: Database, config: Config) -> JsonObject:
 
     async def kept(drafts: Sequence[str]) -> set[str]:
         # In this order: a job that ends in between was live at the first look, or is named at the second.
-        live = await live_drafts(db)
+        rows = await db.fetch(SQL["live_drafts"], [draft.rpartition("/")[2] for draft in drafts])
+        live = {f"{row['output']}/{row['draft']}" for row in rows}
         rows = await db.fetch(SQL["named_manifests"], [f"{draft}/_manifest.json" for draft in drafts])
         return live | {row["manifest"].rpartition("/")[0] for row in rows}
 
     found = await leftovers.collect(open_managed(config), kept, before)
     return {"removed": found.count, "bytes": found.bytes}
-
-
-async def live_drafts(db: Database) -> set[str]:
-    found: set[str] = set()
-    after = UUID(int=0)
-    while rows := await db.fetch(SQL["live_drafts"], after, PAGE):
-        found |= {f"{row['output']}/{row['draft']}" for row in rows}
-        after = rows[-1]["id"]
-    return found

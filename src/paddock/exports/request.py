@@ -161,5 +161,5 @@ def new_export(
 
 def usual_mode(config: Config, settings: EngineSettings) -> str:
     """Who writes where nobody says."""
-    can_unload = isinstance(settings, TrinoSettings) and settings.unload_catalog is not None
+    can_unload = isinstance(settings, TrinoSettings) and settings.can_unload
     return "unload" if can_unload and not config.direct_export else "direct"

@@ -296,7 +296,7 @@ def engine_json(name: str, settings: EngineSettings) -> dict[str, Any]:
         "type": settings.type,
         "description": settings.description,
         "requires_role": settings.requires_role,
-        "unload": trino is not None and trino.unload_catalog is not None,
+        "unload": trino is not None and trino.can_unload,
         "catalog": None if trino is None else trino.catalog,
         "schema": None if trino is None else trino.schema_,
     }

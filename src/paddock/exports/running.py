@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from paddock.engines.engine import Engine, NoAnswer, Query, Stream
 from paddock.engines.settings import MISSING_ROLE
 from paddock.exports import arrow_types, delivering, unloading
@@ -19,7 +21,7 @@ from paddock.exports.facts import facts_of
 from paddock.exports.model import ExportPayload
 from paddock.exports.workshop import Workshop
 from paddock.exports.writing.output import Output
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
@@ -76,10 +78,12 @@ def query_of(turn: ExportTurn, engine: Engine) -> Query:
 
 
 async def stop_query(turn: ExportTurn, engine: Engine) -> None:
-    """What an earlier turn started and this one will not go on with."""
+    """What was started and will not be gone on with. An engine that does not answer is not waited for: it ends by
+    itself a query whose rows nobody asks for."""
     handle = turn.saved.get("handle")
     if handle is not None:
-        await engine.cancel(handle)
+        with contextlib.suppress(TransientResourceError):
+            await engine.cancel(handle)
 
 
 async def _direct(turn: ExportTurn, workshop: Workshop, engine: Engine) -> JsonObject:
@@ -87,7 +91,7 @@ async def _direct(turn: ExportTurn, workshop: Workshop, engine: Engine) -> JsonO
     failed = 0
     while True:
         draft = Draft(workshop.store, turn.payload.output, new_draft_id())
-        await turn.save({"draft": draft.id, "mode": "direct"})
+        await turn.save(_state(turn, draft), progress=False)
         try:
             return await _stream(turn, workshop, engine, draft)
         except NoAnswer as problem:
@@ -105,28 +109,28 @@ async def _direct(turn: ExportTurn, workshop: Workshop, engine: Engine) -> JsonO
             await asyncio.sleep(COLD_START_PAUSE)
 
 
+def _state(turn: ExportTurn, draft: Draft) -> JsonObject:
+    """Of a direct try. No progress: whatever became of earlier ones, this one begins at the beginning."""
+    return {"draft": draft.id, "mode": "direct", **unloading.reason_of(turn)}
+
+
 async def _stream(turn: ExportTurn, workshop: Workshop, engine: Engine, draft: Draft) -> JsonObject:
     began = datetime.now(UTC)
     clock = asyncio.get_running_loop()
     limit = turn.payload.max_duration_seconds
-    deadline = asyncio.timeout(None)
     try:
-        async with deadline:
+        # The engine may make the proof of the query wait too, so the time runs from here; the query has all of it anew.
+        async with unloading.within(limit) as deadline:
 
             async def started(handle: JsonObject) -> None:
                 """Saved before the query may run, so that whoever comes after this turn can stop it."""
                 deadline.reschedule(clock.time() + limit)
-                await turn.save(
-                    {"draft": draft.id, "mode": "direct", "handle": handle, "query_id": handle.get("query_id")}
-                )
+                state = {**_state(turn, draft), "handle": handle, "query_id": handle.get("query_id")}
+                await turn.save(state, progress=False)
 
             turn.report(phase="starting", percent=None)
             async with engine.open(query_of(turn, engine), started) as stream:
                 return await _write(turn, workshop, stream, draft, began)
-    except TimeoutError as problem:
-        if not deadline.expired():
-            raise
-        raise unloading.too_long(limit) from problem
     except BaseException:
         # Best effort and bounded: leftovers are collected anyway.
         with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -140,9 +144,7 @@ async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Dr
     output = Output(draft, workshop.scratch, conform.schema, payload.format, payload.options)
     progress = Reports(turn, stream, output, payload.max_rows)
     cut = False
-    size = Output.reservation(conform.schema, payload.options) + stream.ahead_bytes
-    # The budget gates reading, never submitting: the query is under way already.
-    async with progress.following(), workshop.memory.reserve(size):
+    async with progress.following(), _memory(workshop, stream, conform.schema, payload):
         try:
             async for batch in stream.batches():
                 taken = batch
@@ -160,7 +162,16 @@ async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Dr
             await output.abandon()
             raise
     facts = facts_of(payload, output.schema, stream.progress.query_id, began.isoformat(), truncated=cut)
+    facts |= unloading.reason_of(turn)
     return result_of(turn, await draft.seal(facts), facts)
+
+
+@contextlib.asynccontextmanager
+async def _memory(workshop: Workshop, stream: Stream, schema: pa.Schema, payload: ExportPayload) -> AsyncIterator[None]:
+    """The budget gates reading, never submitting: by then the query has its first rows."""
+    ahead = await stream.begin()
+    async with workshop.memory.reserve(Output.reservation(schema, payload.format, payload.options) + ahead):
+        yield
 
 
 def _check_size(size: int, limit: int | None) -> None:
@@ -190,6 +201,7 @@ def result_of(turn: ExportTurn, sealed: Sealed, facts: JsonObject) -> JsonObject
         "sha256": sealed.sha256,
         "draft": turn.saved["draft"],
         "mode": turn.saved.get("mode", "direct"),
+        **unloading.reason_of(turn),
         "query_id": turn.saved.get("query_id"),
         "started_at": facts["started_at"],
         "truncated": facts.get("truncated", False),

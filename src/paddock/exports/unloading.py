@@ -5,6 +5,9 @@ query; Trino starts nothing before the first poll. The files count only when the
 said it wrote, and its table is dropped before the job ends: the files stay.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -49,30 +52,49 @@ async def run(
     turn: Turn[ExportPayload], workshop: Workshop, engine: Engine, query: Query
 ) -> Outcome | tuple[Sealed, JsonObject] | None:
     """A poll that goes on, the sealed draft with its facts, or None: this one goes direct."""
+    if turn.saved.get("mode") == "direct":
+        return None
     trino = can_unload(engine)
-    if trino is None or turn.saved.get("mode") == "direct":
+    if trino is None:
+        await _go_direct(turn, f"Engine '{engine.name}' ({engine.type}) writes no files itself.")
         return None
-    if turn.saved.get("handle") is None and not await _begin(turn, workshop, trino, query):
-        return None
+    if turn.saved.get("handle") is None:
+        async with within(turn.payload.max_duration_seconds):
+            why = await _begin(turn, workshop, trino, query)
+        if why is not None:
+            await _go_direct(turn, why)
+            return None
     return await _poll(turn, workshop, trino, query)
 
 
-async def _begin(turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query) -> bool:
+async def _go_direct(turn: Turn[ExportPayload], why: str) -> None:
+    """Saved, so that the result tells it whichever turn ends the job."""
+    turn.log.info("Exported directly, not by the engine.", why=why)
+    await turn.save({"mode": "direct", "direct_because": why}, progress=False)
+
+
+def reason_of(turn: Turn[ExportPayload]) -> JsonObject:
+    """Why the worker writes what the engine was asked to write, for the result and the manifest."""
+    return {name: turn.saved[name] for name in ("direct_because",) if name in turn.saved}
+
+
+async def _begin(turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query) -> str | None:
+    """Why it must go direct, or None: the engine knows the query, and runs it once it is polled."""
     described = await engine.describe(query)
     why = described.direct_only or _why_direct(turn.payload, [column.type for column in described.columns])
     location = engine.settings.unload_location
     if location is None:
         why = f"Engine '{engine.name}' has no unload_location."
     if why is not None:
-        turn.log.info("Exported directly, not by the engine.", why=why)
-        return False
+        return why
     draft = Draft(workshop.store, turn.payload.output, new_draft_id())
     state: JsonObject = {"draft": draft.id, "mode": "unload", "table": f"paddock_{draft.id}"}
-    await turn.save(state)
+    await turn.save(state, progress=False)
 
     async def started(handle: JsonObject) -> None:
         posted = {"posted_age": turn.age.total_seconds(), "started_at": datetime.now(UTC).isoformat()}
-        await turn.save({**state, **posted, "handle": handle, "query_id": handle["query_id"], "poll_count": 0})
+        begun = {**state, **posted, "handle": handle, "query_id": handle["query_id"], "poll_count": 0}
+        await turn.save(begun, progress=False)
 
     names = None if turn.payload.columns is None else [column.name for column in turn.payload.columns]
     try:
@@ -80,9 +102,8 @@ async def _begin(turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEn
     except QueryRefused as refused:
         if refused.code != "direct_only":
             raise
-        turn.log.info("Exported directly, not by the engine.", why=refused.message)
-        return False
-    return True
+        return refused.message
+    return None
 
 
 def _why_direct(payload: ExportPayload, found: list[pa.DataType]) -> str | None:
@@ -100,8 +121,9 @@ def _why_direct(payload: ExportPayload, found: list[pa.DataType]) -> str | None:
 
 async def _poll(
     turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query
-) -> Outcome | tuple[Sealed, JsonObject]:
-    from paddock.engines.trino.unloading import NOTHING_WRITTEN, Lost, Unloading
+) -> Outcome | tuple[Sealed, JsonObject] | None:
+    from paddock.engines.trino.errors import QueryFailed
+    from paddock.engines.trino.unloading import NO_FUNCTION, NOTHING_WRITTEN, Lost, Unloading
 
     saved = turn.saved
     if "update_count" in saved:
@@ -110,26 +132,33 @@ async def _poll(
     await _check_duration(turn, engine)
 
     async def moved(next_uri: str) -> None:
-        await turn.save({**saved, "handle": {**saved["handle"], "next_uri": next_uri}})
+        await turn.save(_at(saved, next_uri), progress=False)
 
+    delay = delay_after(saved["poll_count"])
     try:
         polled = await engine.poll_unload(saved["handle"], moved=moved)
     except PermanentRunnerError as problem:
+        if problem.code == NO_FUNCTION:
+            await _go_direct(turn, problem.message)
+            return None
         if problem.code != NOTHING_WRITTEN:
             raise
         return await _seal(turn, workshop, engine, query, 0)
+    except QueryFailed:
+        await turn.save(_not_begun(saved), progress=False)
+        raise
+    except TransientResourceError as problem:
+        # Polled on as before, not backed off from: Trino drops a query that nobody asks for after some minutes.
+        await turn.save(_next_poll(turn.saved, delay), progress=False)
+        problem.delay = problem.delay or delay
+        raise
     if isinstance(polled, Unloading):
-        delay = delay_after(saved["poll_count"])
         turn.report(phase=polled.state.lower(), percent=polled.percent, query_id=saved["query_id"])
-        state = {
-            **saved,
-            "handle": {**saved["handle"], "next_uri": polled.next_uri},
-            "poll_count": saved["poll_count"] + 1,
-            "next_poll_at": (datetime.now(UTC) + delay).isoformat(),
-        }
-        return again(delay, waiting_on=WAITING_ON, saved=state)
+        state = _next_poll(_at(saved, polled.next_uri), delay)
+        # No progress: a query that fails whenever it has run for a while must come to an end.
+        return again(delay, waiting_on=WAITING_ON, saved=state, progress=False)
     if isinstance(polled, Lost):
-        await turn.save({"draft": saved["draft"], "mode": "unload", "table": saved["table"]})
+        await turn.save(_not_begun(saved), progress=False)
         raise TransientResourceError(
             f"The engine forgot query {saved['query_id']}, and its table is not there.",
             code="unload_lost",
@@ -138,11 +167,38 @@ async def _poll(
     return await _seal(turn, workshop, engine, query, polled.update_count)
 
 
+def _at(saved: JsonObject, next_uri: str) -> JsonObject:
+    return {**saved, "handle": {**saved["handle"], "next_uri": next_uri}}
+
+
+def _next_poll(saved: JsonObject, delay: timedelta) -> JsonObject:
+    at = (datetime.now(UTC) + delay).isoformat()
+    return {**saved, "poll_count": saved["poll_count"] + 1, "next_poll_at": at}
+
+
+def _not_begun(saved: JsonObject) -> JsonObject:
+    """Its query is over and wrote nothing: the next turn starts another."""
+    return {"draft": saved["draft"], "mode": "unload", "table": saved["table"]}
+
+
 async def _check_duration(turn: Turn[ExportPayload], engine: "TrinoEngine") -> None:
     limit = turn.payload.max_duration_seconds
     if turn.age.total_seconds() - turn.saved["posted_age"] > limit:
         await engine.cancel(turn.saved["handle"])
         raise too_long(limit)
+
+
+@asynccontextmanager
+async def within(limit: int) -> AsyncIterator[asyncio.Timeout]:
+    """So many seconds, the time in the engine's queues included."""
+    deadline = asyncio.timeout(limit)
+    try:
+        async with deadline:
+            yield deadline
+    except TimeoutError as problem:
+        if not deadline.expired():
+            raise
+        raise too_long(limit) from problem
 
 
 def too_long(limit: int) -> PermanentRunnerError:

@@ -1,11 +1,12 @@
 """Cancel or retry all jobs that match a filter, as a job of its own.
 
-The filter is frozen when it is asked for, the asker's scope, grants and `until` included: jobs made later, by its
-own retries too, are not touched, and a retry under a role or with an engine the asker may not use is refused. It walks oldest first in chunks and saves its place after each, so that a crash repeats at most one
-chunk; an item done before the crash is then counted as skipped. One refused item stops nothing.
+The filter is frozen when it is asked for, the asker's scope, rights and `until` included: jobs made later, by its
+own retries too, are not touched, and a retry under a role or with an engine the asker may not use is refused. Whoever
+asks for it again must have those rights still. It walks oldest first in chunks and saves its place after each, so that a
+crash repeats at most one chunk; an item done before the crash is then counted as skipped. One refused item stops nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,27 +28,49 @@ CHUNK = 200
 # Nobody waits for this count: it is for the bar.
 MOST_COUNTED, COUNTING = 1_000_000, timedelta(seconds=5)
 DRAIN_PAUSE = timedelta(seconds=30)
+NOT_REPEATED = "bulk_not_allowed"
 RETRIABLE = ("failed", "cancelled")
 
 Action = Literal["cancel", "retry"]
 
 
-class BulkPayload(BaseModel):
+class Rights(BaseModel):
+    """What the asker may do, for as long as the job takes."""
+
     model_config = ConfigDict(extra="forbid")
 
+    # Those they may retry under, and with; None: any.
+    engine_roles: list[str] | None
+    engines: list[str] | None = None
+    destinations: list[str] | None = None
+    databases: list[str] | None = None
+    # Whose parts they may not touch singly, see `Kind.part_of`.
+    no_parts_of: list[str] = []
+
+    @property
+    def granted(self) -> dict[str, list[str] | None]:
+        return {
+            "engine role": self.engine_roles,
+            "engine": self.engines,
+            "destination": self.destinations,
+            "database": self.databases,
+        }
+
+    def include(self, other: "Rights") -> bool:
+        for what, names in self.granted.items():
+            others = other.granted[what]
+            if names is not None and (others is None or not set(others) <= set(names)):
+                return False
+        return set(self.no_parts_of) <= set(other.no_parts_of)
+
+
+class BulkPayload(Rights):
     action: Action
     filter: dict[str, Any]
     until: datetime
     actor: str
     reason: str | None = None
     all: bool = False
-    # Those the asker may retry under, and with; None: any.
-    engine_roles: list[str] | None
-    engines: list[str] | None = None
-    destinations: list[str] | None = None
-    databases: list[str] | None = None
-    # Whose parts the asker may not touch singly, see `Kind.part_of`.
-    no_parts_of: list[str] = []
 
 
 class Progress(BaseModel):
@@ -74,11 +97,7 @@ def payload(
     actor: str,
     reason: str | None,
     all_jobs: bool,
-    engine_roles: Collection[str] | None,
-    engines: Collection[str] | None = None,
-    destinations: Collection[str] | None = None,
-    databases: Collection[str] | None = None,
-    no_parts_of: Collection[str] = (),
+    rights: Rights,
 ) -> JsonObject:
     """The payload of the job to submit; an empty filter is refused unless all jobs are meant."""
     if asked.empty and not all_jobs:
@@ -96,12 +115,17 @@ def payload(
         actor=actor,
         reason=reason,
         all=all_jobs,
-        engine_roles=None if engine_roles is None else sorted(engine_roles),
-        engines=None if engines is None else sorted(engines),
-        destinations=None if destinations is None else sorted(destinations),
-        databases=None if databases is None else sorted(databases),
-        no_parts_of=sorted(no_parts_of),
+        **rights.model_dump(),
     ).model_dump(mode="json")
+
+
+def may_repeat(job: Job, rights: Rights, owner: str | None) -> bool:
+    """Whether somebody with these rights, over the jobs of this owner (None: of all), may ask for a bulk job again."""
+    try:
+        frozen = BulkPayload.model_validate(job.payload)
+    except ValidationError:
+        return True  # a payload that fits its kind no longer is the retry's to refuse
+    return owner in (None, frozen.filter.get("owner")) and rights.include(frozen)
 
 
 def narrow(action: Action, asked: Filter) -> Filter:
@@ -180,17 +204,14 @@ async def _barred_parts(core: Core, asked: BulkPayload, targets: list[JobId]) ->
 
 async def _barred(core: Core, asked: BulkPayload, targets: list[JobId]) -> dict[JobId, str]:
     """Those that ran under or with something which the asker may not use, or no longer."""
-    granted = {
-        "engine role": asked.engine_roles,
-        "engine": asked.engines,
-        "destination": asked.destinations,
-        "database": asked.databases,
-    }
-    limits = {what: names for what, names in granted.items() if names is not None}
-    if not limits:
+    limits = {what: names for what, names in asked.granted.items() if names is not None}
+    owner = asked.filter.get("owner")
+    if not limits and owner is None:
         return {}
     barred = {}
     for job in await reading.jobs(core.db, targets):
+        if job.kind == BULK.name and not may_repeat(job, asked, owner):
+            barred[job.id] = NOT_REPEATED
         for what, name in _uses(core, job):
             if name not in limits.get(what, (name,)):
                 barred[job.id] = f"{what.replace(' ', '_')}_not_allowed"

@@ -122,11 +122,12 @@ class Claims:
         worker = self._workers.get(message.session) or await self._worker(message.session)
         deadline = time.monotonic() + min(max(message.wait_seconds, 0.0), LONGEST_WAIT)
         waiter = self._enter(message, kinds)
+        waited = False
         try:
             while True:
                 wakes = waiter.heed()
                 try:
-                    claimed = await self._look(message, kinds, worker)
+                    claimed = await self._look(message, kinds, worker, waited)
                 except BaseException:
                     waiter.wakes |= wakes
                     raise
@@ -136,6 +137,7 @@ class Claims:
                 if claimed.jobs or through or waiter.lost or waiter.superseded or self.closing.is_set() or left <= 0:
                     return claimed
                 await self._sleep(waiter, kinds, left)
+                waited = True
         finally:
             if self._waiters.get(waiter.key) is waiter:
                 del self._waiters[waiter.key]
@@ -143,10 +145,10 @@ class Claims:
             for pair in waiter.wakes:
                 self._rouse(pair, 1)
 
-    async def _look(self, message: wire.Claim, kinds: Sequence[str], worker: _Worker) -> wire.Claimed:
+    async def _look(self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, waited: bool) -> wire.Claimed:
         if message.only:
             return await self._take_only(message, kinds, worker)
-        return wire.Claimed(jobs=await self._take(message, kinds, worker))
+        return wire.Claimed(jobs=await self._take(message, kinds, worker, waited))
 
     def wake(self, wakes: Iterable[Wake]) -> None:
         """Lowers the cursors to what became due and wakes as many waiters as there are jobs."""
@@ -250,7 +252,9 @@ class Claims:
                 waiter.wakes.add(pair)
                 n -= 1
 
-    async def _take(self, message: wire.Claim, kinds: Sequence[str], worker: _Worker) -> list[wire.ClaimedJob]:
+    async def _take(
+        self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, waited: bool
+    ) -> list[wire.ClaimedJob]:
         limit = _bounded(message.limit)
         submitted = None if message.submitted_limit is None else _bounded(message.submitted_limit)
         if not kinds:
@@ -265,6 +269,8 @@ class Claims:
             for pair in {(row["kind"], row["lane"]) for row in rows}:
                 self._rouse(pair, 1)
         self._core.count_claimed(rows)
+        if waited:
+            self._core.measure_wakeups(rows)
         return await self._wire(rows)
 
     async def _run(

@@ -185,10 +185,14 @@ class Core:
         self.notifier.changed(known)
 
     def look_again(self) -> None:
+        """What was due all along may be claimed now, here and elsewhere."""
         self.claims.forget_cursors()
+        self.notifier.look()
 
     def heard(self, message: Message) -> None:
         """From another replica."""
+        if message.look:
+            self.claims.forget_cursors()
         self.claims.wake(message.wakes)
         for session, attempt in message.lost:
             self.claims.cancelled({session: [attempt]})
@@ -210,12 +214,20 @@ class Core:
         self.metrics.claim_batch_size.observe(len(rows))
         self.changed(row["id"] for row in rows)
 
+    def measure_wakeups(self, rows: Sequence[asyncpg.Record]) -> None:
+        for row in rows:
+            self.metrics.wakeup_latency.observe((row["claimed_at"] - row["due_at"]).total_seconds())
+
     def count_finished(
         self, tx: Transaction, rows: Sequence[asyncpg.Record], accepted: Sequence[wire.FinishItem]
     ) -> None:
         kinds = {row["id"].int: row["kind"] for row in rows}
         counted = [(kinds[item.id.int], item.outcome) for item in accepted]
         tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.finishes, counted))
+
+    def count_events(self, tx: Transaction, types: Sequence[str]) -> None:
+        counted = [(type,) for type in types]
+        tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.events, counted))
 
     def count_rescued(self, reason: str, n: int) -> None:
         if n:

@@ -52,6 +52,7 @@ async def _emit(core: "Core", tx: Transaction, events: Sequence[OwnedEvent], hea
         [item.owner for item in events],
         [orjson.dumps(item.event.data).decode() for item in events],
     )
+    core.count_events(tx, [item.event.type for item in events])
     rows.sort(key=lambda row: row["id"])
     await _deliver(core, tx, [(rows[places[row["n"] - 1]], row) for row in heard])
 

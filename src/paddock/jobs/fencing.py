@@ -86,12 +86,13 @@ class _ItemFailed(Exception):
 
 
 async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.Verdict]:
-    good: dict[Key, str] = {}
+    good: dict[Key, tuple[str, bool]] = {}
     invalid: dict[int, str] = {}
     for place, item in enumerate(items):
         try:
-            # Of several for one attempt the last holds.
-            good[_key(item)] = _checked_saved(item.saved) or "{}"
+            # Of several for one attempt the last holds, and what one of them forgave stays forgiven.
+            _, progress = good.get(_key(item), ("", False))
+            good[_key(item)] = (_checked_saved(item.saved) or "{}", progress or item.progress)
         except InvalidValue as problem:
             invalid[place] = str(problem)
     accepted, unstorable = await _save_together(core, sorted(good.items()))
@@ -112,13 +113,20 @@ async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.Verdic
     return core.judged("save", answers)
 
 
-async def _save_together(core: "Core", items: Sequence[tuple[Key, str]]) -> tuple[set[Key], dict[Key, str]]:
+async def _save_together(
+    core: "Core", items: Sequence[tuple[Key, tuple[str, bool]]]
+) -> tuple[set[Key], dict[Key, str]]:
     """The attempts whose save was accepted, and those whose state the database would not take."""
     if not items:
         return set(), {}
 
     async def write(tx: Transaction) -> list[asyncpg.Record]:
-        return await tx.fetch(SQL["save_jobs"], *_columns([key for key, _ in items]), [text for _, text in items])
+        return await tx.fetch(
+            SQL["save_jobs"],
+            *_columns([key for key, _ in items]),
+            [text for _, (text, _) in items],
+            [progress for _, (_, progress) in items],
+        )
 
     try:
         return {_key_of(row) for row in await core.db.repeated(write)}, {}
@@ -199,7 +207,9 @@ async def end(
     actor: str | None = None,
     reason: str | None = None,
 ) -> list[asyncpg.Record]:
-    """Ends jobs and does all that belongs to an end. Returns the rows of those that were ended."""
+    """Ends jobs and does all that belongs to an end. Returns the rows of those that were ended.
+
+    `event` is the row of the timeline, with its `reason` or the code of each one's error."""
     ordered = sorted(endings, key=lambda ending: ending.id.int)
     rows = await tx.fetch(
         SQL["end_jobs"],
@@ -277,7 +287,9 @@ async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[_Item],
     endings = [_completed(item) for item in by_outcome.get("done", ())]
     endings += [_failed(item) for item in by_outcome.get("permanent", ())]
     endings += [_exhausted(item) for item in exhausted]
-    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker) if endings else []
+    # An end that the attempt did not bring about is a row of its own: its columns cannot tell it.
+    event = None if by_worker else "timed_out"
+    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker, event=event) if endings else []
     await _follow(core, tx, ended, {_key(item.source): item.source for item in by_outcome.get("done", ())})
     accepted = {_key_of(row) for row in [*waiting, *ended]}
     core.count_finished(tx, [*waiting, *ended], [item.source for item in items if _key(item.source) in accepted])
@@ -292,6 +304,7 @@ async def _yield(tx: Transaction, items: Sequence[_Item]) -> list[asyncpg.Record
         [_delay(item.source.delay_seconds or 0) for item in items],
         column(item.source.waiting_on and clean_text(item.source.waiting_on, MAX_NAME) for item in items),
         column(item.saved for item in items),
+        [item.saved is not None and item.source.progress for item in items],
     )
 
 

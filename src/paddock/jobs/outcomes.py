@@ -22,6 +22,8 @@ class Again:
     delay: timedelta = timedelta(0)
     waiting_on: str | None = None
     saved: JsonObject | None = None
+    # Whether what is saved forgives earlier failures and losses, as `Turn.save` has it.
+    progress: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,14 @@ def done(result: Any = None, *, events: Sequence[NewEvent] = (), follow_ups: Seq
     return Done(result, events, follow_ups)
 
 
-def again(delay: timedelta = timedelta(0), *, waiting_on: str | None = None, saved: JsonObject | None = None) -> Again:
-    return Again(delay, waiting_on, saved)
+def again(
+    delay: timedelta = timedelta(0),
+    *,
+    waiting_on: str | None = None,
+    saved: JsonObject | None = None,
+    progress: bool = True,
+) -> Again:
+    return Again(delay, waiting_on, saved, progress)
 
 
 def transient(

@@ -17,6 +17,7 @@ COUNTED = timedelta(days=1)
 MOST_ENTRIES = 500
 MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
 MOST_WORKERS = 1_000
+MOST_VERSIONS = 100
 MOST_RETRIED = 1_000
 MOST_FOLLOW_UPS = 20
 
@@ -115,6 +116,19 @@ class WorkerSeen:
     beat_at: datetime
     expires_at: datetime
 
+    @property
+    def place(self) -> tuple[bool, datetime, UUID]:
+        return self.live, self.started_at, self.session
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSeen:
+    """When the first of its role (`worker`, `control plane`) had this version."""
+
+    version: str
+    role: str
+    first_at: datetime
+
 
 @dataclass(frozen=True, slots=True)
 class KindSeen:
@@ -208,7 +222,10 @@ def _relative(row: asyncpg.Record) -> Relative:
     )
 
 
-async def workers(db: Database) -> list[WorkerSeen]:
+async def workers(
+    db: Database, *, after: tuple[bool, datetime, UUID] | None = None, limit: int = MOST_WORKERS
+) -> list[WorkerSeen]:
+    """The live ones first, newest first; `after` is the `place` of one of them."""
     return [
         WorkerSeen(
             session=SessionId(row["id"]),
@@ -224,8 +241,13 @@ async def workers(db: Database) -> list[WorkerSeen]:
             beat_at=row["beat_at"],
             expires_at=row["expires_at"],
         )
-        for row in await db.fetch(SQL["sessions_seen"], MOST_WORKERS)
+        for row in await db.fetch(SQL["sessions_seen"], limit, *(after or (None, None, None)))
     ]
+
+
+async def versions(db: Database, since: datetime) -> list[VersionSeen]:
+    """Those that came after another one, newest first."""
+    return [VersionSeen(**row) for row in await db.fetch(SQL["versions_seen"], since, MOST_VERSIONS)]
 
 
 async def kinds(db: Database) -> list[KindSeen]:

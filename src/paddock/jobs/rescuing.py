@@ -1,7 +1,8 @@
 """The rescuer: gives back what dead sessions hold and keeps time-outs that a worker cannot keep.
 
 Every replica runs it once a second; each statement is guarded, so any number of them at once do each thing once.
-Leases do not run while nobody could renew them: after a gap in which no replica served, none expires for two beats.
+Leases do not run while nobody could renew them, and a time-out is not kept against a worker that could not say it had
+ended: after a gap in which no replica served, nothing expires for two beats.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import orjson
 from paddock.db.pool import Transaction, statements
 from paddock.jobs import fencing, wire
 from paddock.jobs.fencing import Ending
+from paddock.jobs.model import Verdict
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
@@ -40,7 +42,7 @@ class Rescued:
 
 
 async def rescue(core: "Core") -> Rescued:
-    if not await core.db.fetchval(SQL["stamp_service"], core.settings.beat, 2 * core.settings.beat):
+    if not await _has_served(core):
         return Rescued()
     async with core.db.transaction() as tx:
         back = await tx.fetch(SQL["rescue_jobs"], BATCH)
@@ -53,29 +55,37 @@ async def rescue(core: "Core") -> Rescued:
     return Rescued(len(back), failed, len(freed))
 
 
+async def _has_served(core: "Core") -> bool:
+    """For two beats without a gap: whoever is alive has been heard."""
+    return bool(await core.db.fetchval(SQL["stamp_service"], core.settings.beat, 2 * core.settings.beat))
+
+
 async def keep_timeouts(core: "Core") -> int:
     """The slower tick: time-outs of attempts whose worker should have kept them, and of jobs nobody holds."""
+    if not await _has_served(core):
+        return 0
     overdue = await core.db.fetch(SQL["overdue_attempts"], HEAD_START)
     orphans = {row["session_id"]: row["claimed_by"] for row in overdue if row["reason"] == "session_gone"}
     if orphans:
         await core.db.execute(SQL["bury_sessions"], list(orphans), list(orphans.values()))
     late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
-    if late:
-        await fencing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
+    verdicts = await fencing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
+    ended = sum(verdict.verdict == Verdict.ACCEPTED for verdict in verdicts)
     over = [row for row in overdue if row["reason"] == "timed_out"]
     over_waiting = await core.db.fetch(SQL["overdue_waiting"])
-    await _time_out(core, [_failed(row, "timed_out", OVERDUE["timed_out"], row["attempt_id"]) for row in over])
-    await _time_out(core, [_failed(row, "timed_out", OVERDUE["timed_out"], None) for row in over_waiting], anyone=True)
-    core.count_rescued("timeout", len(overdue) + len(over_waiting))
-    return len(overdue) + len(over_waiting)
+    ended += await _time_out(core, [_timed_out(row, row["attempt_id"]) for row in over])
+    ended += await _time_out(core, [_timed_out(row, None) for row in over_waiting], anyone=True)
+    core.count_rescued("timeout", ended)
+    return ended
 
 
-async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = False) -> None:
-    async def write(tx: Transaction) -> None:
-        await fencing.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out")
+async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = False) -> int:
+    """How many of them it ended: others may have, since they were looked up."""
 
-    if endings:
-        await core.db.repeated(write)
+    async def write(tx: Transaction) -> int:
+        return len(await fencing.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out"))
+
+    return await core.db.repeated(write) if endings else 0
 
 
 async def _fail_lost(core: "Core") -> int:
@@ -97,6 +107,10 @@ def _lost_message(row: asyncpg.Record) -> str:
         f"Worker '{row['claimed_by']}' died while it ran this job, after {row['lost_count']} earlier losses; "
         "it may be what kills its workers (memory is the usual reason)."
     )
+
+
+def _timed_out(row: asyncpg.Record, attempt: object) -> Ending:
+    return _failed(row, "timed_out", OVERDUE["timed_out"], attempt)
 
 
 def _failed(row: asyncpg.Record, code: str, message: str, attempt: object) -> Ending:

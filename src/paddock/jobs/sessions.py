@@ -30,6 +30,7 @@ async def register(core: "Core", message: wire.Register, allowed: Collection[str
         offered,
         max(0, min(message.slots, 100_000)),
         core.settings.lease,
+        "control plane" if any(core.kinds[kind].internal for kind in offered) else "worker",
     )
     return wire.Registered(
         session=session,

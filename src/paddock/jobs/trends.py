@@ -60,7 +60,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Failures of one kind with one code; `first_at` and `last_at` are the beginnings of their buckets."""
+    """Failures of one kind with one code, the first and the last of them."""
 
     kind: str
     code: str

@@ -19,9 +19,9 @@ P = TypeVar("P", bound=BaseModel)
 class TurnLink(Protocol):
     """How a turn reaches its control plane; the worker provides it."""
 
-    async def save(self, state: JsonObject) -> None: ...
+    async def save(self, state: JsonObject, *, progress: bool) -> None: ...
 
-    def save_blocking(self, state: JsonObject) -> None: ...
+    def save_blocking(self, state: JsonObject, *, progress: bool) -> None: ...
 
     def report(self, progress: JsonObject) -> None: ...
 
@@ -75,14 +75,16 @@ class Turn(Generic[P]):
         """Since the job was first claimed, by the database's clock: what one turn saved of it another can compare."""
         return timedelta(seconds=self._age + time.monotonic() - self._built)
 
-    async def save(self, state: JsonObject) -> None:
-        """Durable once this returns; replaces what was saved before and forgives earlier failures and losses."""
-        await self._link.save(state)
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
+        """Durable once this returns; replaces what was saved before. Progress forgives earlier failures and losses and
+        begins the stall's time anew. What each try saves before it has done anything (a new name, a query's id) is no
+        progress: a job that gets no further would be tried for ever."""
+        await self._link.save(state, progress=progress)
         self.saved = state
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         """The same for a blocking handler in its child process."""
-        self._link.save_blocking(state)
+        self._link.save_blocking(state, progress=progress)
         self.saved = state
 
     def report(self, **progress: Any) -> None:

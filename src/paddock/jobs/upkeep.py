@@ -143,6 +143,7 @@ STEPS: Mapping[str, Step] = {
     "timeline": _expire("expire_timeline", _history_kept),
     "idempotency_keys": _expire("expire_keys", lambda core: KEYS_KEPT),
     "sessions": _expire("expire_sessions", lambda core: DEAD_SESSIONS_KEPT),
+    "versions_seen": _expire("expire_versions", lambda core: core.settings.audit_kept),
     "deliveries": _expire("expire_deliveries", _history_kept),
     "events": _expire("expire_events", _history_kept),
     "audit_log": _expire("expire_audit_log", lambda core: core.settings.audit_kept),

@@ -50,6 +50,8 @@ class Message(msgspec.Struct, omit_defaults=True):
     changed: list[str] = []
     # More jobs changed than can be listed.
     overflow: bool = False
+    # What was due all along may be claimed now.
+    look: bool = False
 
 
 class Notifier:
@@ -62,6 +64,7 @@ class Notifier:
         self._lost: set[tuple[UUID, UUID]] = set()
         self._changed: set[JobId] = set()
         self._overflow = False
+        self._look = False
         self._stirred = asyncio.Event()
         self._encoder = msgspec.json.Encoder()
 
@@ -71,6 +74,10 @@ class Notifier:
             known = self._wakes.get(key)
             self._wakes[key] = wake if known is None else _merged(known, wake)
             self._stirred.set()
+
+    def look(self) -> None:
+        self._look = True
+        self._stirred.set()
 
     def cancelled(self, sessions: Mapping[UUID, Sequence[UUID]]) -> None:
         self._lost.update((session, attempt) for session, attempts in sessions.items() for attempt in attempts)
@@ -99,9 +106,10 @@ class Notifier:
                 await asyncio.sleep(QUIET_SECONDS)
 
     def _message(self) -> Message | None:
-        if not (self._wakes or self._lost or self._changed or self._overflow):
+        if not (self._wakes or self._lost or self._changed or self._overflow or self._look):
             return None
-        message = Message(replica=self.replica)
+        message = Message(replica=self.replica, look=self._look)
+        self._look = False
         left = MOST_BYTES
         while self._wakes and left > MOST_BYTES - WAKE_BYTES:
             wake = self._wakes.pop(next(iter(self._wakes)))

@@ -108,6 +108,8 @@ class SaveItem(Struct):
     id: UUID
     attempt_id: UUID
     saved: Any
+    # False: it forgives no failure, no loss and no stall.
+    progress: bool = True
 
 
 class Save(Struct):
@@ -142,6 +144,8 @@ class FinishItem(Struct):
     result: Any = None
     error: Error | None = None
     saved: Any = None
+    # As of `SaveItem`; it tells nothing where nothing is saved.
+    progress: bool = True
     delay_seconds: float | None = None
     waiting_on: str | None = None
     budget: Literal["work", "cluster"] = "work"

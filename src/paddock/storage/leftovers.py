@@ -9,7 +9,7 @@ on S3, where Paddock is allowed to list uploads. Elsewhere it cannot be seen: se
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,27 +32,44 @@ Kept = Callable[[Sequence[str]], Awaitable[Set[str]]]
 
 
 async def collect(store: Store, kept: Kept, older_than: datetime) -> Collected:
-    """`kept` says which of some drafts are named by somebody; it is asked only after the listing, so that whatever was
-    begun meanwhile is either known to it or too young."""
-    old = [draft for draft, modified in (await _drafts(store)).items() if modified < older_than]
+    """`kept` says which of some drafts are named by somebody; it is asked only after they were listed, so that whatever
+    was begun meanwhile is either known to it or too young."""
     count = size = 0
-    for start in range(0, len(old), ASKED_AT_ONCE):
-        asked = old[start : start + ASKED_AT_ONCE]
+    async for asked in _pages(store, older_than):
         named = await kept(asked)
         for draft in asked:
-            if draft not in named:
+            if draft not in named and await _is_left(store, draft, older_than):
                 removed = await store.delete_below(draft, older_than)
                 count, size = count + (removed.count > 0), size + removed.bytes
     return Collected(count, size)
 
 
-async def _drafts(store: Store) -> dict[str, datetime]:
-    newest: dict[str, datetime] = {}
-    outer: set[str] = set()
+async def _pages(store: Store, older_than: datetime) -> AsyncIterator[Sequence[str]]:
+    """Folders that may be drafts and have something old, some at a time. A listing gives what is in a folder together:
+    where it does not, a folder is named twice, which does no harm."""
+    found: dict[str, None] = {}
+    last = None
     async for entry in store.list(unfinished=True):
-        folders = entry.key.split("/")[:-1]
-        drafts = ["/".join(folders[: at + 1]) for at, name in enumerate(folders) if DRAFT.fullmatch(name)]
-        if drafts:
-            outer.update(drafts[:-1])
-            newest[drafts[-1]] = max(entry.modified, newest.get(drafts[-1], entry.modified))
-    return {draft: modified for draft, modified in newest.items() if draft not in outer}
+        drafts = _drafts_of(entry.key)
+        if drafts and drafts[-1] != last and entry.modified < older_than:
+            last = drafts[-1]
+            found[last] = None
+            if len(found) == ASKED_AT_ONCE:
+                yield [*found]
+                found.clear()
+    if found:
+        yield [*found]
+
+
+async def _is_left(store: Store, folder: str, older_than: datetime) -> bool:
+    """Looked at once more, alone: nothing in it is young, and it is no owner's or snapshot's."""
+    async for entry in store.list(folder, unfinished=True):
+        if entry.modified >= older_than or _drafts_of(entry.key)[-1] != folder:
+            return False
+    return True
+
+
+def _drafts_of(key: str) -> Sequence[str]:
+    """The folders on the way to it that are named as drafts are."""
+    folders = key.split("/")[:-1]
+    return ["/".join(folders[: at + 1]) for at, name in enumerate(folders) if DRAFT.fullmatch(name)]

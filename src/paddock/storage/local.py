@@ -6,9 +6,10 @@ it, flushed to the disk, then renamed: what a kill leaves is a `#1` that no list
 """
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from paddock.storage.failures import incomplete, of_folder
-from paddock.storage.store import CHUNK, TEMPORARY, Backend, Entry, Removed, Source
+from paddock.storage.store import CHUNK, TEMPORARY, Backend, Entry, Removed, Seen, Source
 
 Taken = TypeVar("Taken")
 
@@ -53,6 +54,33 @@ class LocalBackend:
                 return False
             os.fsync(folder)
         return True
+
+    def replace(self, key: str, data: bytes, tag: Mapping[str, str]) -> bool:
+        with self.failures(key, writing=True), self._placed(key, new_file) as (folder, temporary, name, file):
+            with closing(file):
+                _write_all(file, data)
+                os.fsync(file)
+            # Of the folder itself: every Paddock of this machine takes it before it compares.
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            try:
+                known = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+            if _tag(known) != tag:
+                return False
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        return True
+
+    def seen(self, key: str) -> Seen | None:
+        try:
+            with self._opened(key) as file:
+                known = os.fstat(file)
+                return Seen(_read_all(file), _tag(known))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as problem:
+            raise of_folder(self.url, key, problem) from None
 
     def write(self, key: str, source: Source, size: int) -> None:
         with self.failures(key, writing=True), self._placed(key, new_file) as (folder, temporary, name, file):
@@ -326,6 +354,18 @@ def _write_all(file: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]
+
+
+def _read_all(file: int) -> bytes:
+    chunks = []
+    while data := os.read(file, CHUNK):
+        chunks.append(data)
+    return b"".join(chunks)
+
+
+def _tag(known: os.stat_result) -> Mapping[str, str]:
+    """A file that was renamed into its place is another one, whatever it holds."""
+    return {"file": f"{known.st_ino}-{known.st_mtime_ns}-{known.st_size}"}
 
 
 def _flush(name: str, folder: int) -> None:

@@ -4,7 +4,7 @@ obstore's blocking calls run on threads of ours: its asynchronous ones may abort
 Every request is bounded: five seconds to connect, thirty to answer, a few repetitions within thirty more. So a store
 that cannot be reached is told in about a minute, and a big object goes by parts and ranges.
 
-A `mode=` makes obstore send one PUT: only `create` uses it. S3 cannot make a multipart upload conditional, which
+A `mode=` makes obstore send one PUT: only `create` and `replace` use it. S3 cannot make a multipart upload conditional, which
 nothing here needs: a draft's names are never used twice. An upload that fails or is cancelled is aborted. One whose
 process is killed leaves parts: on S3 they are seen and aborted by `paddock.storage.s3_uploads`, where Paddock is allowed
 to list uploads; Azure forgets them after a week; on GCS only a lifecycle rule of the bucket removes them.
@@ -17,25 +17,34 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from os.path import commonpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from paddock.config import ConfigError
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError
 from paddock.storage.buckets import Bucket
 from paddock.storage.failures import denied, incomplete, no_bucket, not_found, unavailable
-from paddock.storage.store import CHUNK, Backend, Entry, Removed, Source
+from paddock.storage.store import CHUNK, Backend, Entry, Removed, Seen, Source
 
 if TYPE_CHECKING:
+    from obstore import UpdateVersion
+
     from paddock.storage.s3_uploads import OpenUpload, S3Uploads
 
 # Providers allow 10,000 parts; half of that leaves room for a source that is longer than it said.
 MOST_PARTS = 5_000
-# Parts of one upload under way at a time: their memory is this many chunks.
-PARTS_AT_ONCE = 4
+# Parts of one upload under way at a time: its memory is this many chunks, one that is being read, and one to spare.
+PARTS_AT_ONCE = 2
 DELETED_AT_ONCE = 1_000
 # S3 copies up to 5 GiB in one request, and only the bytes count: larger ones go through this machine.
 LARGEST_COPY = 5 << 30
@@ -55,6 +64,8 @@ MISSING_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket do
 # Where a cloud's machines ask for their identity: the last thing tried when there are no credentials.
 METADATA = "//169.254.169.254/"
 PLAIN = re.compile(r"[A-Za-z0-9._~/-]+")
+# A store that speaks S3 but not all of it.
+UNKNOWN_CONDITION = re.compile(r"\b501 Not Implemented")
 STATUS = re.compile(r"\b([45]\d\d) [A-Z][A-Za-z ]+")
 TIMEOUT = re.compile(r"TimedOut|timed out|kind: Timeout")
 CODE = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -97,6 +108,27 @@ class RemoteBackend:
             except AlreadyExistsError:
                 return False
         return True
+
+    def replace(self, key: str, data: bytes, tag: Mapping[str, str]) -> bool:
+        with self._failures(key, writing=True):
+            try:
+                obstore.put(self._store, self._prefix + key, data, mode=cast("UpdateVersion", dict(tag)))
+            except PreconditionError:
+                return False
+            except GenericError as problem:
+                if not UNKNOWN_CONDITION.search(str(problem)):
+                    raise
+                obstore.put(self._store, self._prefix + key, data, use_multipart=False)
+        return True
+
+    def seen(self, key: str) -> Seen | None:
+        with self._failures(key):
+            try:
+                found = obstore.get(self._store, self._prefix + key)
+            except FileNotFoundError:
+                return None
+            marks = {"e_tag": found.meta["e_tag"], "version": found.meta["version"]}
+            return Seen(bytes(found.bytes()), {name: mark for name, mark in marks.items() if mark is not None})
 
     def write(self, key: str, source: Source, size: int) -> None:
         parts = _Parts(source, size, max(CHUNK, -(-size // MOST_PARTS)))
@@ -173,7 +205,7 @@ class RemoteBackend:
 
     def delete_unfinished(self, keys: Sequence[str]) -> None:
         wanted = {*keys}
-        for upload in self._open_uploads(commonpath(keys)) if keys else ():
+        for upload in [*self._open_uploads(commonpath(keys))] if keys else ():
             if upload.key in wanted:
                 self.uploads.abort(upload.key, upload.id)
 
@@ -185,7 +217,7 @@ class RemoteBackend:
         ]
         self.delete([entry.key for entry in found])
         aborted = 0
-        for upload in self._open_uploads(f"{prefix}/"):
+        for upload in [*self._open_uploads(f"{prefix}/")]:
             if older_than is None or upload.began < older_than:
                 aborted += self.uploads.abort(upload.key, upload.id)
         return Removed(len(found) + aborted, sum(entry.size for entry in found))
@@ -201,16 +233,15 @@ class RemoteBackend:
             return True
         return False
 
-    def _open_uploads(self, prefix: str) -> "list[OpenUpload]":
+    def _open_uploads(self, prefix: str) -> "Iterator[OpenUpload]":
         if self.bucket.scheme != "s3":
-            return []
+            return
         try:
-            return [*self.uploads.open(prefix)]
+            yield from self.uploads.open(prefix)
         except PermanentRunnerError as refused:
             # To list uploads is a right of its own, and not every store can. Then they are the lifecycle rule's.
             if refused.code != "store_denied":
                 raise
-            return []
 
     def sign(self, key: str, expires: timedelta) -> str | None:
         # GCS: obstore would ask Google's servers. Azure: it signs the encoded path, where the decoded one is checked.

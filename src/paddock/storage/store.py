@@ -54,6 +54,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A small object as it was read. No other content under its key, before or after, has the same tag."""
+
+    data: bytes
+    tag: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     count: int = 0
     bytes: int = 0
@@ -67,6 +75,8 @@ class Backend(Protocol):
 
     def put(self, key: str, data: bytes) -> None: ...
     def create(self, key: str, data: bytes) -> bool: ...
+    def replace(self, key: str, data: bytes, tag: Mapping[str, str]) -> bool: ...
+    def seen(self, key: str) -> Seen | None: ...
     def write(self, key: str, source: Source, size: int) -> None:
         """All of it or nothing. What the source raises ends the upload and is raised again."""
 
@@ -115,6 +125,17 @@ class Store:
     async def create(self, key: str, data: bytes) -> bool:
         """False: there is something under this key, and it stays."""
         return await change_on_io(self._backend.create, check_key(key), data)
+
+    async def replace(self, key: str, data: bytes, seen: Seen | None) -> bool:
+        """False: what is under this key is no longer what was seen there, and it stays. A store that knows no
+        conditions puts it anyway."""
+        if seen is None:
+            return await self.create(key, data)
+        return await change_on_io(self._backend.replace, check_key(key), data, seen.tag)
+
+    async def seen(self, key: str) -> Seen | None:
+        """All of it in memory, with what `replace` wants to know. None: there is no such object."""
+        return await on_io(self._backend.seen, check_key(key))
 
     async def upload(self, key: str, path: Path, *, give: bool = False) -> None:
         """A file from disk. Given away, it may be linked instead of copied: the caller only removes it any more."""

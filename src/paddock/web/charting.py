@@ -13,7 +13,7 @@ import orjson
 from markupsafe import Markup
 
 from paddock.jobs.charting import Series
-from paddock.jobs.overviews import WorkerSeen
+from paddock.jobs.overviews import VersionSeen, WorkerSeen
 from paddock.web import words
 
 MOST_ROWS = 24
@@ -159,11 +159,15 @@ def _rounded(value: float | None) -> float | None:
 
 
 def marks_of(
-    workers: Sequence[WorkerSeen], changes: Sequence[dict[str, Any]], since: datetime, step: timedelta
+    workers: Sequence[WorkerSeen],
+    versions: Sequence[VersionSeen],
+    changes: Sequence[dict[str, Any]],
+    since: datetime,
+    step: timedelta,
 ) -> list[Mark]:
     """Newest first. What started together is one mark. Sessions are forgotten an hour after their end, so that of a time
-    before only those starts are known whose workers have lived until then."""
-    marks = [*_starts(workers, max(step, timedelta(minutes=1))), *map(_change, changes)]
+    before only those starts are known whose workers have lived until then; the first of a version is remembered."""
+    marks = [*_starts(workers, versions, max(step, timedelta(minutes=1))), *map(_change, changes)]
     newest = sorted((mark for mark in marks if mark.at >= since), key=lambda mark: mark.at, reverse=True)
     return newest[:MOST_MARKS]
 
@@ -182,8 +186,8 @@ def _change(entry: dict[str, Any]) -> Mark:
     return Mark(entry["at"], name.format(subject), tone, sign, entry["reason"], entry["actor"])
 
 
-def _starts(workers: Sequence[WorkerSeen], together: timedelta) -> list[Mark]:
-    """A version that was not there before is a deploy; one that was, a start."""
+def _starts(workers: Sequence[WorkerSeen], versions: Sequence[VersionSeen], together: timedelta) -> list[Mark]:
+    """The first of a version is a deploy, and all that came with it."""
     ordered = sorted((worker for worker in workers if worker.version), key=lambda worker: worker.started_at)
     groups: list[list[WorkerSeen]] = []
     for worker in ordered:
@@ -193,15 +197,16 @@ def _starts(workers: Sequence[WorkerSeen], together: timedelta) -> list[Mark]:
         else:
             groups.append([worker])
     marks = []
-    seen: set[str] = set()
-    for group in groups:
-        version, who = group[0].version, _who(group)
-        if seen and version not in seen:
-            marks.append(Mark(group[0].started_at, f"version {version} deployed: {who}", "accent", "V"))
-        else:
-            marks.append(Mark(group[0].started_at, f"{who} started", "accent", "S"))
-        seen.add(version)
-    return marks
+    for seen in sorted(versions, key=lambda seen: seen.first_at):
+        came = [
+            group
+            for group in groups
+            if group[0].version == seen.version and abs(group[0].started_at - seen.first_at) <= together
+        ]
+        groups = [group for group in groups if group not in came]
+        who = _who(came[0]) if came else f"first {seen.role}"
+        marks.append(Mark(seen.first_at, f"version {seen.version} deployed: {who}", "accent", "V"))
+    return marks + [Mark(group[0].started_at, f"{_who(group)} started", "accent", "S") for group in groups]
 
 
 def _who(group: Sequence[WorkerSeen]) -> str:

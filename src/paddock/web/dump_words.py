@@ -69,7 +69,7 @@ def options_of(dump: Dump) -> str:
 
 def file_of(dump: Dump) -> str:
     """'12 tables, 54,210 rows, 5.2 MB'."""
-    tables = plural(len(dump.tables or {}), "table")
+    tables = plural(dump.table_count or 0, "table")
     return f"{tables}, {plural(dump.rows or 0, 'row')}, {size(dump.size or 0)}"
 
 

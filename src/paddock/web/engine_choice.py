@@ -38,7 +38,7 @@ def _choice(name: str, settings: EngineSettings) -> Choice:
         description=settings.description,
         takes_role=trino is not None,
         requires_role=settings.requires_role,
-        unload=trino is not None and trino.unload_catalog is not None,
+        unload=trino is not None and trino.can_unload,
         default=".".join(parts) or None,
     )
 

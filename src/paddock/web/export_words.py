@@ -42,7 +42,7 @@ def sentence(export: Export, job: Job | None) -> str:
     """After its state, which stands before it as a badge. `job` is the one at work, else the last."""
     match export.shown_status:
         case "completed":
-            return f"{files_of(export)}.{_took(job)}{_cut(job)}"
+            return f"{files_of(export)}.{_took(job)}{_cut(job)}{_direct(job)}"
         case "failed":
             return str((export.error or {}).get("message") or "Its job failed.")
         case "cancelled":
@@ -68,8 +68,17 @@ def _took(job: Job | None) -> str:
     return f" Took {duration(job.run_seconds)}." if job is not None and job.run_seconds else ""
 
 
+def _result(job: Job | None) -> Mapping[str, Any]:
+    return job.result if job is not None and isinstance(job.result, dict) else {}
+
+
+def _direct(job: Job | None) -> str:
+    why = _result(job).get("direct_because")
+    return f" Written by the worker, not by the engine: {why}" if why else ""
+
+
 def _cut(job: Job | None) -> str:
-    result = job.result if job is not None and isinstance(job.result, dict) else {}
+    result = _result(job)
     return f" Cut after {number(result['rows'])} rows, as was asked." if result.get("truncated") else ""
 
 

@@ -92,9 +92,8 @@ def _guarded(method: str, path: str, run: Page) -> Callable[[Request], Awaitable
             caller = await authenticate(request, plane_of(request).tokens)
             if caller.role not in allowed(method, path):
                 raise ApiError(403, "not_allowed", f"A token of role '{caller.role}' may not do this.")
-            changes = plane_of(request).core.changes
             # Read before the page is: what changes after that the page's stream tells.
-            request.state.place = f"{changes.epoch}:{changes.position}"
+            request.state.place = plane_of(request).hub.places.now()
             if method == "POST":
                 signin.check_change(request, caller, await field(request, "csrf"))
             return await run(request, caller)
@@ -127,7 +126,11 @@ def _way_in(request: Request) -> Response:
     return RedirectResponse(url_of(request, "/sign-in", next=request.scope["path"] + query), 303)
 
 
-async def problem(request: Request, caller: Caller | None, status: int, message: str, hint: str | None) -> Response:
+async def problem(
+    request: Request, caller: Caller | None, status: int, message: str, hint: str | None = None
+) -> Response:
+    if status == 404 and hint is None:
+        hint = "Was the address copied whole? What was here may be older than what is kept."
     return await render(
         request, caller, "problem.html", status=status, message=message, hint=hint, back=_came_from(request)
     )

@@ -3,7 +3,6 @@
 The words are those of `paddock why`. What a terminal is told to type, the page offers as a button: it says that instead.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,7 +23,8 @@ from paddock.web import timeline
 from paddock.web.frame import plane_of
 from paddock.web.standing import standing_of
 from paddock.web.words import duration, prose
-from paddock.why import SILENT, Explanation, explain, span
+from paddock.why import SILENT, Explanation, Place, Quote, Since, Until, Words, explain
+from paddock.why import steps as told_steps
 
 LONG, SHORTENED = 420, 260
 # How soon a page looks again although nothing was told: what it says about a wait or a silent worker grows old.
@@ -32,19 +32,14 @@ LOOK_AGAIN = timedelta(seconds=15)
 LIVE_TIME = Markup('<time datetime="{}" data-time="{}">{}</time>')
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The job as the API shows it, and what `paddock why` says of it."""
-
-    shown: Mapping[str, Any]
-    why: Explanation
-    drained: bool
+def shown(plane: Plane, job: Job) -> dict[str, Any]:
+    """The job as the API shows it."""
+    found: dict[str, Any] = _plain(job_json(job, plane.core.kinds))
+    return found
 
 
-async def standing(request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime) -> Standing:
+async def explained(request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime) -> Explanation:
     plane = plane_of(request)
-    shown = _plain(job_json(job, plane.core.kinds))
-    drained = (await standing_of(request)).drained
     kinds: list[Mapping[str, Any]] | None = None
     workers: list[Mapping[str, Any]] | None = None
     if job.status in ("pending", "submitted"):
@@ -54,10 +49,15 @@ async def standing(request: Request, caller: Caller, job: Job, entries: Sequence
             workers = _plain(await reading.workers(plane.core.db))
     elif (beat := _last_beat(plane, job)) is not None and now - beat > SILENT:
         workers = [{"session": str(job.session_id), "beat_at": beat, "kinds": []}]
-    told = _plain([entry.to_json() for entry in entries])
     # Its report has a place of its own on the page.
-    facts = {**shown, "report": None}
-    return Standing(shown, explain(facts, told, kinds, workers, {"drain": {"enabled": drained}}, now=now), drained)
+    facts = {**shown(plane, job), "report": None}
+    state = {"drain": {"enabled": (await standing_of(request)).drained}}
+    return explain(facts, _told(entries), kinds, workers, state, now=now)
+
+
+def _told(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    told: list[Mapping[str, Any]] = _plain([entry.to_json() for entry in entries])
+    return told
 
 
 def _plain(value: Any) -> Any:
@@ -91,30 +91,22 @@ def _last_beat(plane: Plane, job: Job) -> datetime | None:
     return job.visible_at - plane.core.settings.lease
 
 
-def sentence(text: str, job: Job, now: datetime) -> Markup:
-    """With times that go on counting, and the error's own words kept apart: they may be long, or right to left."""
-    living: dict[str, Markup] = {}
-    for word, at in (("for", job.claimed_at), ("for", job.submitted_at), ("due for", job.due_at)):
-        if at is not None and not job.ended:
-            length = span(now - at)
-            living[f"{word} {length}"] = Markup("{} {}").format(word, LIVE_TIME.format(at.isoformat(), "since", length))
-    if job.due_at is not None and job.due_at > now:
-        living[f"(in {span(job.due_at - now)})"] = Markup("({})").format(
-            LIVE_TIME.format(job.due_at.isoformat(), "ago", f"in {span(job.due_at - now)}")
-        )
-    message = str(job.error_message or "").strip()
-    if message:
-        living[message] = clamped(message)
-    return _with(text, living)
+def marked_up(words: Words) -> Markup:
+    """With times that go on counting, and an error's own words kept apart: they may be long, or right to left."""
+    return Markup("").join(_part(part) for part in words)
 
 
-def _with(text: str, living: Mapping[str, Markup]) -> Markup:
-    for needle, instead in living.items():
-        before, found, after = text.partition(needle)
-        if found:
-            rest = {other: markup for other, markup in living.items() if other != needle}
-            return _with(before, rest) + instead + _with(after, rest)
-    return prose(text)
+def _part(part: str | Since | Until | Quote | Place) -> Markup:
+    match part:
+        case Since(at, text):
+            return LIVE_TIME.format(at.isoformat(), "since", text)
+        case Until(at, text):
+            return LIVE_TIME.format(at.isoformat(), "ago", text)
+        case Quote(text):
+            return clamped(text)
+        case Place(name, _):
+            return Markup("{}").format(HERE[name])
+    return prose(part)
 
 
 def clamped(message: str) -> Markup:
@@ -151,49 +143,43 @@ class Trouble:
     message: Markup | None
     code: str | None
     attempt: int
-    what_to_do: Sequence[str]
+    what_to_do: Sequence[Markup]
     earlier: Sequence[Mapping[str, Any]]
     serious: bool
 
 
-def trouble(at: Standing) -> Trouble | None:
-    job, errors = at.shown, list(at.shown["errors"])
-    failing = job["status"] == "failed" or (job["status"] in ("pending", "submitted") and bool(job["error_code"]))
+def trouble(job: Job, why: Explanation) -> Trouble | None:
+    errors = list(job.errors)
+    failing = job.status == "failed" or (job.status in ("pending", "submitted") and bool(job.error_code))
     last = errors.pop() if failing and errors else None
-    advice = [] if job["status"] == "claimed" and not _silent(at) else _advice(at.why)
+    advice = [marked_up(words) for words in why.advice if not _elsewhere(words)]
     if not (last or errors or advice or failing):
         return None
-    message = str(job["error_message"] or "").strip()
+    message = str(job.error_message or "").strip()
+    quoted = any(isinstance(part, Quote) for part in why.told)
     return Trouble(
         last,
-        clamped(message) if failing and message and message not in at.why.sentence else None,
-        job["error_code"] if failing else None,
-        job["attempt_count"] - (0 if job["status"] == "failed" else 1),
+        clamped(message) if failing and message and not quoted else None,
+        job.error_code if failing else None,
+        job.attempt_count - (0 if job.status == "failed" else 1),
         advice,
         errors[::-1],
         failing,
     )
 
 
-def _silent(at: Standing) -> bool:
-    return "last heard of" in at.why.sentence
+# Where on this page is what `why` tells a terminal to type.
+HERE: Mapping[str, str] = {
+    "run_now": "“Run now”",
+    "cancel": "“Cancel this job”",
+    "log": "The log below",
+    "traceback": "below",
+}
 
 
-# What `why` tells a terminal to type, and where on this page it is.
-HERE = (
-    (re.compile(r"`paddock jobs run-now [\w-]+`"), "“Run now”"),
-    (re.compile(r"`paddock jobs cancel [\w-]+`"), "“Cancel this job”"),
-    (re.compile(r"`paddock jobs logs [\w-]+`"), "The log below"),
-    (re.compile(r"is in `paddock jobs show -o json`"), "is below"),
-)
-
-
-def _advice(why: Explanation) -> list[str]:
-    # Whether it can be retried the heading says, with the button.
-    told = [text for text in why.what_to_do if not text.startswith(("`paddock jobs retry ", "It was retried already"))]
-    for command, here in HERE:
-        told = [command.sub(here, text) for text in told]
-    return told
+def _elsewhere(words: Words) -> bool:
+    """The heading says whether it can be retried, with the button, and the page follows it by itself."""
+    return any(isinstance(part, Place) and part.name not in HERE for part in words)
 
 
 # What happened
@@ -210,9 +196,10 @@ class Step:
     tone: str
 
 
-def steps(entries: Sequence[Entry], why: Explanation, job: Job) -> list[Step]:
+def steps(entries: Sequence[Entry], job: Job) -> list[Step]:
     begun = {entry.claimed_at: entry.worker for entry in entries if entry.from_status == "claimed" and entry.worker}
-    return [_step(entry, told.text, job, begun.get(entry.at)) for entry, told in zip(entries, why.steps, strict=True)]
+    told = told_steps(_told(entries))
+    return [_step(entry, step.text, job, begun.get(entry.at)) for entry, step in zip(entries, told, strict=True)]
 
 
 def _step(entry: Entry, text: str, job: Job, worker: str | None) -> Step:

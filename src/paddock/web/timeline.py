@@ -180,7 +180,7 @@ def _many(attempt: _Attempt) -> Band:
 ENDINGS: dict[str, tuple[str, str, str]] = {
     "retry": ("failed", "bad", "then it failed"),
     "rescued": ("events", "bad", "then its worker was lost, and the job was given to another"),
-    "worker_lost": ("events", "bad", "then its worker was lost, and it must not be repeated"),
+    "worker_lost": ("events", "bad", "then its worker was lost, and it was not given to another"),
     "released": ("quiet", "quiet", "then it was given back"),
     "cancelled": ("cancelled", "quiet", "then it was cancelled"),
     "timed_out": ("schedules", "bad", "then it was ended for taking too long"),

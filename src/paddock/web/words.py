@@ -44,16 +44,16 @@ def ago(at: datetime | str | None) -> str:
     if found is None:
         return ""
     seconds = (datetime.now(UTC) - found).total_seconds()
-    text = _rough(abs(seconds))
-    if text == "0 s":
+    if int(seconds) == 0:
         return "now"
-    return f"{text} ago" if seconds >= 0 else f"in {text}"
+    return f"{_rough(seconds)} ago" if seconds > 0 else f"in {_rough(-seconds, 0.5)}"
 
 
-def _rough(seconds: float) -> str:
+def _rough(seconds: float, more: float = 0) -> str:
+    """What is to come is rounded: what was asked to be kept for 7 d ends 'in 7 d', and not a moment later in 6."""
     for size, unit in UNITS:
         if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
+            return f"{int(seconds / size + more)} {unit}"
     return f"{int(seconds)} s"
 
 
@@ -84,6 +84,8 @@ def number(value: float | None) -> str:
         return ""
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"
+    if 0 < value < 0.005:
+        return "<0.01"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 

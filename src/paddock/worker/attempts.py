@@ -66,6 +66,7 @@ class Attempt:
         "report",
         "report_changed",
         "runner",
+        "saves_unanswered",
         "stall_at",
         "started",
         "stop",
@@ -85,6 +86,7 @@ class Attempt:
         self.kill_at = NEVER
         # Whether the fence has said that the job is no longer this attempt's.
         self.acknowledges = False
+        self.saves_unanswered = 0
         self.report: dict[str, Any] | None = None
         self.report_changed = False
         self.turn_at = NEVER if job.turn_timeout is None else now + job.turn_timeout
@@ -106,7 +108,8 @@ class Attempt:
             return Stop.TIMED_OUT
         if now >= self.turn_at:
             return Stop.TURN_TIMEOUT
-        if now >= self.stall_at:
+        # A save that no one could take yet is progress all the same, if the fence will have it.
+        if now >= self.stall_at and not self.saves_unanswered:
             return Stop.STALLED
         return None
 

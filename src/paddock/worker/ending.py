@@ -100,6 +100,7 @@ def _item(job: wire.ClaimedJob, outcome: Outcome | object) -> wire.FinishItem:
             attempt_id=job.attempt_id,
             outcome="again",
             saved=None if outcome.saved is None else encoded_state(outcome.saved),
+            progress=outcome.progress,
             delay_seconds=outcome.delay.total_seconds(),
             waiting_on=outcome.waiting_on,
         )

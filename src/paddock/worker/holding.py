@@ -160,6 +160,8 @@ class Holding:
             log.warning("runner_died", how=how, turns=len(turns), killed_by_us=runner.killed, lease_ended=by_itself)
 
     def save(self, item: wire.SaveItem) -> None:
+        if attempt := self._attempts.get(item.attempt_id):
+            attempt.saves_unanswered += 1
         self._saves.put(item)
 
     def report(self, attempt_id: UUID, progress: dict[str, Any]) -> None:
@@ -200,7 +202,8 @@ class Holding:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None or attempt.over:
                 continue
-            if verdict.verdict in GOOD:
+            attempt.saves_unanswered -= 1
+            if verdict.verdict in GOOD and item.progress:
                 attempt.saved(now)
             known = Verdict.INVALID.value if verdict.verdict == REFUSED else verdict.verdict
             attempt.runner.saved(item.attempt_id, known, verdict.message)

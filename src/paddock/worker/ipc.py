@@ -45,6 +45,7 @@ class Ended(msgspec.Struct, tag="ended", omit_defaults=True, kw_only=True):
     result: msgspec.Raw = ABSENT
     error: wire.Error | None = None
     saved: msgspec.Raw = ABSENT
+    progress: bool = True
     delay_seconds: float | None = None
     waiting_on: str | None = None
     budget: Literal["work", "cluster"] = "work"
@@ -61,6 +62,7 @@ class Ended(msgspec.Struct, tag="ended", omit_defaults=True, kw_only=True):
             result=self.result.copy() if self.result else None,
             error=self.error,
             saved=self.saved.copy() if self.saved else None,
+            progress=self.progress,
             delay_seconds=self.delay_seconds,
             waiting_on=self.waiting_on,
             budget=self.budget,
@@ -78,6 +80,7 @@ class SaveAsked(msgspec.Struct, tag="save"):
     id: UUID
     attempt_id: UUID
     saved: msgspec.Raw
+    progress: bool
 
 
 class Reported(msgspec.Struct, tag="report"):

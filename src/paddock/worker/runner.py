@@ -73,6 +73,7 @@ class Upstream:
                 error=item.error,
                 saved=item.saved if item.saved is not None else ipc.ABSENT,
                 delay_seconds=item.delay_seconds,
+                progress=item.progress,
                 waiting_on=item.waiting_on,
                 budget=item.budget,
                 unclassified=item.unclassified,
@@ -87,7 +88,7 @@ class Upstream:
         self._pipe.send(ipc.Stopped(attempt_id))
 
     def save(self, item: wire.SaveItem) -> None:
-        self._pipe.send(ipc.SaveAsked(item.id, item.attempt_id, item.saved))
+        self._pipe.send(ipc.SaveAsked(item.id, item.attempt_id, item.saved, item.progress))
 
     def report(self, attempt_id: UUID, progress: dict[str, Any]) -> None:
         self._reports[attempt_id] = progress

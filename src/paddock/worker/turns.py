@@ -48,14 +48,14 @@ class TurnPort:
         self._saving: asyncio.Lock | None = None
         self._answer: asyncio.Future[tuple[str, str | None]] | None = None
 
-    async def save(self, state: JsonObject) -> None:
+    async def save(self, state: JsonObject, *, progress: bool = True) -> None:
         encoded = encoded_state(state)
         if self._saving is None:
             self._saving = asyncio.Lock()
         # One at a time: the order of two saves in one batch would be anybody's guess.
         async with self._saving:
             self._answer = self._loop.create_future()
-            self._owner.save(wire.SaveItem(id=self.id, attempt_id=self.attempt_id, saved=encoded))
+            self._owner.save(wire.SaveItem(id=self.id, attempt_id=self.attempt_id, saved=encoded, progress=progress))
             verdict, message = await self._answer
         if verdict in (Verdict.ACCEPTED, Verdict.ALREADY_YOURS):
             return
@@ -63,10 +63,10 @@ class TurnPort:
             raise PermanentRunnerError(message or "The saved state was refused.", code="invalid_saved")
         raise StaleAttempt(verdict)
 
-    def save_blocking(self, state: JsonObject) -> None:
+    def save_blocking(self, state: JsonObject, *, progress: bool = True) -> None:
         if self._here():
             raise RuntimeError("save_blocking would block the loop: use `await turn.save(...)` in an async handler.")
-        asyncio.run_coroutine_threadsafe(self.save(state), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self.save(state, progress=progress), self._loop).result()
 
     def saved(self, verdict: str, message: str | None) -> None:
         if self._answer is not None and not self._answer.done():

@@ -116,6 +116,7 @@ class Played:
                 "part_size": 8 << 20,
                 "digest": "ab" * 32,
                 "rows": 30,
+                "table_count": len(fields.get("tables") or ("orders", "another")),
                 "tables": {"orders": 20, "people": 10},
                 "point_in_time": "2026-11-16T09:30:01.250000+00:00",
                 "restarts": 1,

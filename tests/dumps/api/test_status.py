@@ -97,6 +97,15 @@ async def test_a_completed_one_tells_what_it_became(ada: httpx2.AsyncClient, pla
     assert found["expiresAt"][:10] > found["completedAt"][:10]
 
 
+async def test_of_too_many_tables_it_tells_how_many(ada: httpx2.AsyncClient, played: Played, start: Start) -> None:
+    id = await start()
+    await played.complete(tables=None, table_count=5_000)
+    found = await status(ada, id)
+    assert (found["completedTables"], found["totalTables"], found["tables"]) == (5_000, 5_000, None)
+    answered = await ada.post("/export/dump", json={"async": True, "database": "shop"})
+    assert answered.json()["result"]["estimatedTables"] == 5_000
+
+
 async def test_a_failure_says_why(ada: httpx2.AsyncClient, played: Played, start: Start) -> None:
     id = await start()
     attempt = await played.claim()

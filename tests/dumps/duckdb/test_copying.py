@@ -224,3 +224,36 @@ async def test_what_cannot_be_dumped_is_said_at_once(tmp_path: Path, name: str, 
     assert refused.value.code == code
     assert name in refused.value.message
     assert str(tmp_path) not in f"{refused.value.message} {refused.value.hint}", "where it lies is for the log"
+
+
+FULL = """
+import asyncio, resource, sys
+from pathlib import Path
+from paddock.dumps.duckdb import copying
+from paddock.jobs.errors import TransientResourceError
+
+async def unheard(done, total): ...
+
+path, most = Path(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+try:
+    asyncio.run(copying.copy(path, path.with_name("copy.db"), unheard))
+except (OSError, TransientResourceError) as problem:
+    print(getattr(problem, "code", None) or problem.strerror)
+"""
+
+
+def test_no_room_for_what_the_log_holds_is_no_word_about_the_database(tmp_path: Path) -> None:
+    """The file fits and its log does; the log written into the file does not."""
+    path = made(tmp_path / "a.db", ["CREATE TABLE t AS SELECT md5(n::VARCHAR) AS a FROM range(200_000) r(n)"])
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        for part in range(30):
+            connection.execute(f"INSERT INTO t SELECT md5(({part}000 + n)::VARCHAR) FROM range(1000) r(n)")
+    assert Path(f"{path}.wal").stat().st_size > 500_000
+    told = [
+        subprocess.check_output([sys.executable, "-c", FULL, str(path), str(most)], text=True)
+        for most in (path.stat().st_size, 1_000_000)
+    ]
+    # Where the file itself does not fit, the system says so, and whoever asked for the copy knows the number.
+    assert told == ["disk_full\n", "File too large\n"]

@@ -15,6 +15,7 @@ import pytest
 from paddock.dumps.composing import Composer
 from paddock.dumps.model import CHUNK_BYTES, CHUNK_ROWS, DumpOptions, Format
 from paddock.dumps.source import Table
+from paddock.dumps.sqlite import big
 from paddock.dumps.sqlite.source import FrozenSqlite
 from paddock.jobs.errors import PermanentRunnerError
 from tests.dumps.sqlite.loading import AT, all_rows, contents, dumped, loaded, made, parsed_csv, parsed_json
@@ -201,6 +202,51 @@ async def test_a_value_that_no_loader_takes_fails_at_once_and_names_it(tmp_path:
         await frozen.rows(Table("huge"), "sql", None)
     assert refused.value.code == "value_too_large"
     assert (await frozen.rows(Table("huge"), "csv", None)).data.startswith(b"77,\\x00")
+    await frozen.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "told"),
+    [
+        ("id INTEGER PRIMARY KEY", "77", '"id" = 77'),
+        ("a TEXT, b INT, c, d, e, PRIMARY KEY (a, b DESC, c, d)", "'it''s', -7, 1.5, x'00ff', 1",
+         "\"a\" = 'it''s' and \"b\" = -7 and \"c\" = 1.5 and \"d\" = x'00ff'"),
+        ("a PRIMARY KEY", f"'{'long' * 100}'", f"\"a\" = '{'long' * 25}…'"),
+    ],
+    ids=["rowid", "key", "long key"],
+)  # fmt: skip
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le"])
+async def test_the_row_with_a_value_that_no_loader_takes_is_named_as_people_would_look_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, key: str, told: str, encoding: str
+) -> None:
+    monkeypatch.setattr(big, "LOADABLE", 15_000_000)
+    kind = "" if "INTEGER PRIMARY KEY" in table else "WITHOUT ROWID"
+    column, _, rest = table.partition(", PRIMARY KEY")
+    made(
+        tmp_path / "huge.db",
+        f"PRAGMA encoding = '{encoding}'; CREATE TABLE huge ({column}, huge BLOB{rest and ', PRIMARY KEY'}{rest}) {kind};"
+        f"INSERT INTO huge VALUES ({key}, zeroblob(9000000))",
+    )
+    frozen = FrozenSqlite(tmp_path / "huge.db", AT, DumpOptions())
+    with pytest.raises(PermanentRunnerError) as refused:
+        await frozen.rows(Table("huge"), "sql", None)
+    assert refused.value.message.endswith(f", in the row with {told}.")
+    await frozen.close()
+
+
+async def test_where_rows_have_no_key_the_one_with_too_large_a_value_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(big, "LOADABLE", 15_000_000)
+    path = made(
+        tmp_path / "huge.db",
+        "CREATE TABLE huge (rowid, _rowid_, oid, d); INSERT INTO huge VALUES (1, 1, 1, 'small'), (1, 1, 1, 'small'),"
+        "(1, 1, 1, zeroblob(9000000))",
+    )
+    frozen = FrozenSqlite(path, AT, DumpOptions())
+    first = await frozen.rows(Table("huge"), "sql", None)
+    with pytest.raises(PermanentRunnerError, match="in the row number 3"):
+        await frozen.rows(Table("huge"), "sql", first.next)
     await frozen.close()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from paddock.engines.engine import Query, QueryRefused
-from paddock.engines.postgres.engine import BLOCK_BYTES, PostgresEngine, copying
+from paddock.engines.postgres.engine import BLOCK_BYTES, PostgresEngine, PostgresStream, copying
 from paddock.engines.postgres.proving import Proven
 from paddock.engines.postgres.types import PostgresColumn
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
@@ -208,6 +208,19 @@ async def test_a_connection_cut_in_the_middle_is_a_reason_to_try_again(
         settings = settings_for(shop, tmp_path, url=f"postgresql://reader@127.0.0.1:{port}/paddock")
         with pytest.raises(TransientResourceError):
             await read(PostgresEngine("shop", settings), "SELECT n, repeat('x', 99) FROM generate_series(1, 1000000) n")
+
+
+async def test_rows_wait_at_the_server_until_somebody_reads_them(engine: PostgresEngine, admin: Any) -> None:
+    """An export that waits for memory: its query runs, and it holds nothing of the result."""
+    sql = "SELECT n, repeat('x', 1000) FROM generate_series(1, 100000) AS n"
+    waits = "SELECT wait_event FROM pg_stat_activity WHERE application_name = 'paddock export waiting'"
+    async with engine.open(Query(sql, job="waiting")) as stream, asyncio.timeout(60):
+        assert isinstance(stream, PostgresStream)
+        await stream.begin()
+        while await admin.fetchval(waits) != "ClientWrite":  # noqa: ASYNC110  the server tells nobody
+            await asyncio.sleep(0.01)
+        assert (stream._filled, stream._blocks.qsize()) == (0, 0)
+        assert sum([batch.num_rows async for batch in stream.batches()]) == 100_000
 
 
 @pytest.mark.slow

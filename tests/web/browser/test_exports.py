@@ -258,7 +258,8 @@ def things(place: Place, ada: Client) -> dict[str, str]:
     snapshot = ada.request("POST", "/api/snapshots", body=asked)["data"]["id"]
     path = f"/api/snapshots/{snapshot}"
     wait_for("it ends", lambda: ada.request("GET", path)["data"]["status"] in ("ready", "failed") or None)
-    return {"export": good, "failed": failed, "mapping": str(mapping), "snapshot": str(snapshot)}
+    group = ada.request("GET", path)["data"]["group_id"]
+    return {"export": good, "failed": failed, "mapping": str(mapping), "snapshot": str(snapshot), "group": group}
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -273,7 +274,8 @@ async def test_every_page_reads_well_in_both_themes_and_widths(
         "export-failed": f"/exports/{things['failed']}",
         "export-new": "/exports/new?engine=warehouse",
         "engine-list": "/engines",
-        "engine": "/engines/local?catalog=files&schema=files",
+        "engine": "/engines/local?catalog=local&schema=files",
+        "engine-empty": "/engines/local?catalog=files&schema=files",
         "mappings": "/mappings",
         "mapping": f"/mappings/{things['mapping']}?validate=local",
         "mapping-old": f"/mappings/{things['mapping']}?version=1",
@@ -283,6 +285,7 @@ async def test_every_page_reads_well_in_both_themes_and_widths(
         "snapshots": "/snapshots",
         "snapshot": f"/snapshots/{things['snapshot']}",
         "snapshot-form": f"/snapshots/new?mapping={things['mapping']}",
+        "group": f"/groups/{things['group']}",
     }.items():
         await page.goto(path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()

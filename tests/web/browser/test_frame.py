@@ -80,6 +80,12 @@ async def test_every_page_reads_well(person: Person, jobs: Client, theme: str, w
         await fits(page)
         await axe(page)
         await shot(page, name)
+    await page.goto("/jobs/nonesuch")
+    await expect(page.locator("h1")).to_have_count(1)
+    await fits(page)
+    await axe(page)
+    await shot(page, "not-found")
+    page_problems(page).clear()  # the 404 of this page
 
 
 async def test_a_job_is_seen_to_finish_without_a_reload(person: Person, jobs: Client) -> None:
@@ -174,6 +180,45 @@ async def test_a_hidden_tab_holds_no_stream_and_catches_up_when_it_is_looked_at(
     assert proxy.streams == 1
 
 
+async def test_on_a_slow_network_it_is_read_and_kept_true(person: Person, jobs: Client) -> None:
+    id = resting(jobs)
+    page = await person("ops")
+    network = await page.context.new_cdp_session(page)
+    await network.send("Network.enable")
+    slow = {"offline": False, "latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 20_000}
+    await network.send("Network.emulateNetworkConditions", slow)
+    await page.goto(f"/jobs/{id}", wait_until="commit")
+    await expect(page.locator(".sentence .is-pending")).to_be_visible()
+    await settled(page)
+    await expect(page.locator("#live-state")).to_have_text("Live")
+    jobs.run_now(id)
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=20_000)
+    await expect(page.locator("#live-state")).to_have_text("Live")
+
+
+async def test_what_one_tab_does_another_of_the_same_person_shows(person: Person, jobs: Client) -> None:
+    id = resting(jobs)
+    page = await person("ops")
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+    other = await page.context.new_page()
+    await other.goto("/jobs?kind=probe")
+    await settled(other)
+
+    await page.get_by_role("button", name="Run now").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Run now").click()
+    await expect(other.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+
+    again = resting(jobs)
+    await page.goto(f"/jobs/{again}")
+    await settled(page)
+    await other.get_by_role("button", name="Sign out").click()
+    await expect(other).to_have_url(re.compile("/sign-in$"))
+    jobs.run_now(again)
+    await expect(page.locator("#live-state")).to_have_text("Signed out: reload", timeout=15_000)
+    page_problems(page).clear()  # the 401 it was told by
+
+
 async def _look(page: Page, *, away: bool) -> None:
     await page.evaluate(
         "away => {Object.defineProperty(document, 'hidden', {value: away, configurable: true});"
@@ -205,6 +250,10 @@ async def test_live_can_be_paused_and_catches_up(person: Person, jobs: Client) -
     await page.goto(f"/jobs/{id}")
     await settled(page)
     await page.get_by_role("button", name="Pause live updates").click()
+    await expect(page.locator("#live-state")).to_have_text("Paused")
+    await page.keyboard.press("l")
+    await settled(page)
+    await page.keyboard.press("l")
     jobs.run_now(id)
     jobs.wait(id, 60)
     await expect(page.locator("#live-state")).to_have_text("Paused")
@@ -229,8 +278,11 @@ async def test_theme_and_time_zone_are_remembered(person: Person, jobs: Client) 
     await page.reload()
     await expect(made).to_contain_text("UTC")
     assert await _paper(page) != light
+    ago = page.locator("time[data-time=ago]").first
     await page.keyboard.press("x")
-    await expect(page.locator("time[data-time=ago]").first).to_contain_text("UTC")
+    await expect(ago).to_contain_text("UTC")
+    await page.keyboard.press("x")
+    await expect(ago).to_contain_text("ago")
 
 
 async def _paper(page: Page) -> str:
@@ -251,6 +303,14 @@ async def test_the_palette_goes_to_jobs_kinds_pages_and_does_things(person: Pers
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile(f"/jobs/{id}$"))
     await settled(page)
+
+    await page.goto(f"/jobs/{resting(jobs)}")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("run now")
+    await expect(page.get_by_role("option").first).to_contain_text("this page")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("dialog").get_by_role("button", name="Run now").click()
+    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=15_000)
 
     await page.keyboard.press("Control+k")
     await expect(page.get_by_role("combobox")).to_be_focused()

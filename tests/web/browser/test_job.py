@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from paddock.client import Client
 from tests.processes.running import Up, until_status
-from tests.web.browser.conftest import Person, axe, fits, make_token, settled, shot
+from tests.web.browser.conftest import Person, axe, fits, make_token, resting, settled, shot
 
 HOSTILE = '<script>xss=1</script><img src=x onerror="xss=1"> \u202eרע 🐎 ' + "long" * 60
 
@@ -144,6 +144,29 @@ async def test_hostile_text_stays_text_and_the_page_reads_well(
     await fits(page)
     await axe(page)
     await shot(page, "job-hostile")
+
+
+async def test_what_a_page_shows_is_copied_as_a_command_and_grows_when_it_fails(person: Person, jobs: Client) -> None:
+    id = resting(jobs, {"fail": "No."})
+    page = await person("ops")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.goto(f"/jobs/{id}")
+    await settled(page)
+
+    async def copied(name: str) -> str:
+        await page.get_by_role("button", name=name).click()
+        await expect(page.locator("#announcer")).to_have_text("Copied.")
+        return str(await page.evaluate("navigator.clipboard.readText()"))
+
+    assert (
+        await copied("Copy as CLI: Look at it") == f"paddock jobs show --server={page.url.partition('/jobs')[0]} {id}"
+    )
+    assert f"/api/jobs/{id}" in await copied("Copy as curl: Look at it")
+    await expect(page.get_by_role("button", name="Copy as CLI: Retry it")).to_have_count(0)
+    jobs.run_now(id)
+    retry = page.get_by_role("button", name="Copy as CLI: Retry it")
+    await expect(retry).to_be_visible(timeout=15_000)
+    assert "jobs retry --server" in await copied("Copy as CLI: Retry it")
 
 
 async def test_without_scripts_everything_can_still_be_read(person: Person, jobs: Client) -> None:

@@ -1,5 +1,6 @@
 """The list of jobs in a browser: rows that stay in place, selecting, acting on many, views, and how it reads."""
 
+import json
 import re
 from pathlib import Path
 from uuid import uuid4
@@ -146,6 +147,50 @@ async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_ma
     await expect(page).to_have_url(re.compile(rf"/jobs\?tag={tag}$"))
 
 
+async def test_several_are_run_now_or_retried_and_all_that_match_are_retried_by_a_job(
+    person: Person, jobs: Client, tag: str, tmp_path: Path
+) -> None:
+    failed = [str(jobs.submit("probe", {"fail": "No."}, tags=[tag])["id"]) for _ in range(3)]
+    for id in failed:
+        jobs.wait(id, 60)
+    later = await waiting(jobs, tag, 2)
+    page = await person("ops")
+    await page.goto(f"/jobs?tag={tag}")
+    await settled(page)
+    dialog = page.get_by_role("dialog")
+    await page.get_by_role("checkbox", name="Select all on this page").check()
+    await page.get_by_role("button", name="Run 2 now").click()
+    await expect(dialog).to_contain_text("2 probe. They no longer wait for their time")
+    await expect(dialog).to_contain_text("The other 3 selected are left as they are.")
+    await dialog.get_by_role("button", name="Run 2 now").click()
+    await expect(page.get_by_role("status").filter(has_text="2 jobs are due now.")).to_be_visible()
+    for id in later:
+        await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+
+    for id in failed[:2]:
+        await page.locator(f"#job-{id} input[name=id]").check()
+    await page.get_by_role("button", name="Retry 2").click()
+    await dialog.get_by_role("button", name="Retry 2").click()
+    await expect(page.get_by_role("status").filter(has_text="2 jobs run again as new jobs.")).to_be_visible()
+    new = [str(jobs.get(id)["retried_by"]) for id in failed[:2]]
+    for id in new:
+        jobs.wait(id, 60)
+
+    await page.goto(f"/jobs?tag={tag}&status=failed")
+    await page.locator("summary", has_text="All that match").click()
+    await page.get_by_role("link", name="Retry all that match…").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Retry 5 jobs?")
+    await page.get_by_role("button", name="Retry 5 jobs").click()
+    await expect(page.locator("#bulk")).to_contain_text("Retried 3 jobs of 5 that matched", timeout=20_000)
+    assert all(jobs.get(id)["retried_by"] for id in (failed[2], *new))
+
+    await page.locator("summary", has_text="Download").click()
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="JSON").click()
+    await (await downloading.value).save_as(tmp_path / "jobs.json")
+    assert failed[2] in [job["id"] for job in json.loads((tmp_path / "jobs.json").read_text())["data"]]
+
+
 async def test_filters_columns_and_views_are_chosen_and_kept(person: Person, jobs: Client, tag: str) -> None:
     id = jobs.wait(jobs.submit("probe", {"fail": "The table is locked."}, tags=[tag])["id"], 60)["id"]
     page = await person("ops")
@@ -224,6 +269,16 @@ async def test_the_list_reads_well_whatever_is_in_it(
     await fits(page)
     await axe(page)
     await shot(page, "jobs-wrong")
+    for name, path in {
+        "jobs-cancel": f"/jobs/cancel?tag={tag}",
+        "jobs-retry": f"/jobs/retry?tag={tag}",
+        "jobs-retry-every": "/jobs/retry",
+        "jobs-retry-none": "/jobs/retry?tag=nonesuch",
+    }.items():
+        await page.goto(path)
+        await fits(page)
+        await axe(page)
+        await shot(page, name)
 
 
 async def test_the_list_works_without_scripts_and_below_a_sub_path(

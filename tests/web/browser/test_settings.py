@@ -102,6 +102,27 @@ async def test_drain_mode_is_asked_about_shown_on_every_page_and_ended(person: P
         jobs.request("POST", "/api/ops/drain", body={"enabled": False})
 
 
+async def test_a_setting_is_changed_by_its_form_and_put_back(person: Person, jobs: Client) -> None:
+    olga, ada = await person("ops"), await person("analyst")
+    try:
+        await olga.goto("/settings")
+        field = olga.get_by_label("Announcement")
+        await field.fill("The warehouse is away on Sunday.")
+        await olga.locator("#form-announcement + .actions").get_by_role("button", name="Save").click()
+        await expect(field).to_have_value("The warehouse is away on Sunday.")
+        await expect(olga.locator("main")).to_contain_text("by olga")
+        await ada.goto("/")
+        await expect(ada.locator(".banner")).to_contain_text("The warehouse is away on Sunday.")
+
+        await olga.get_by_role("button", name="Back to the default").click()
+        await olga.get_by_role("dialog").get_by_role("button", name="Back to the default").click()
+        await expect(field).to_have_value("")
+        await ada.reload()
+        await expect(ada.locator(".banner")).to_have_count(0)
+    finally:
+        jobs.request("PUT", "/api/ops/config", body={"settings": {"announcement": None}})
+
+
 @pytest.fixture(scope="module")
 def open_to_private() -> Iterator[Up]:
     """A server that may send to this machine."""
@@ -291,7 +312,10 @@ async def test_the_audit_log_is_narrowed_by_what_one_clicks_on(person: Person, j
 async def test_every_page_of_them_reads_well(person: Person, jobs: Client, theme: str, width: int) -> None:
     hook = jobs.request("POST", "/api/webhooks", body={"url": "https://hooks.example/a", "types": ["*"]})["data"]
     page = await person("admin", theme=theme, width=width)
+    jobs.wait(jobs.submit("probe", {})["id"], 60)
+    event = jobs.request("GET", "/api/events?type=job.completed")["data"][0]
     names: dict[str, Any] = {
+        "event": f"/events/{event['id']}",
         "webhook": f"/webhooks/{hook['id']}",
         "webhook-new": "/webhooks/new",
         "tokens": "/settings/tokens",
@@ -308,6 +332,13 @@ async def test_every_page_of_them_reads_well(person: Person, jobs: Client, theme
         await fits(page)
         await axe(page)
         await shot(page, name)
+    await page.goto("/settings/tokens/new")
+    await page.get_by_label("Name").fill(f"shown-{theme}-{width}")
+    await page.get_by_role("button", name="Make the token").click()
+    await expect(page.locator("#once-secret")).to_be_visible()
+    await fits(page)
+    await axe(page)
+    await shot(page, "token-made")
     jobs.request("DELETE", f"/api/webhooks/{hook['id']}")
 
 

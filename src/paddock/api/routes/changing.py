@@ -1,6 +1,5 @@
 """Ending, repeating and hurrying jobs: one at a time, or all that match a filter."""
 
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
@@ -10,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock.api.auth import Asking
-from paddock.api.databases import databases_of
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, not_found
 from paddock.api.guard import guarded_router
@@ -18,11 +16,11 @@ from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import optional_id
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer, split
-from paddock.api.parts import check_part, no_parts_of
+from paddock.api.parts import check_part
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.jobs import visible_job
-from paddock.api.routes.submitting import check_retry
-from paddock.api.tokens import EVERYTHING, Caller
+from paddock.api.routes.submitting import check_retry, rights_of
+from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.filtering import Filter
@@ -73,7 +71,8 @@ class BulkBody(BaseModel):
     all: bool = Field(default=False, description="Must be true when the filter leaves nothing out.")
     dry_run: bool = Field(
         default=False,
-        description='Only count: a number, or "10,000+" where there are more or counting them would take too long.',
+        description="Only count: a number; or text like `10,000+` where there are more, and like `3,120+` or `0+` where "
+        "counting further would take too long: at least so many match.",
     )
     reason: Annotated[str, StringConstraints(max_length=500)] | None = None
 
@@ -144,11 +143,7 @@ async def act_on_matching(
         actor=caller.actor,
         reason=reason,
         all_jobs=all_jobs,
-        engine_roles=_usable(caller, caller.engine_roles),
-        engines=_usable(caller, caller.engines),
-        destinations=_usable(caller, caller.destinations),
-        databases=_usable(caller, caller.databases.union(databases_of(plane.config, caller))),
-        no_parts_of=no_parts_of(plane.config, caller),
+        rights=rights_of(plane, caller),
     )
     # Drain mode refuses retries, which are new work; ending work is always possible.
     submitted = await plane.core.submit(
@@ -170,11 +165,6 @@ def _check_meant(action: bulk.Action, asked: Filter, all_jobs: bool) -> None:
 
 def _scoped(caller: Caller, asked: Filter) -> Filter:
     return asked if caller.scope is None else replace(asked, owner=caller.scope)
-
-
-def _usable(caller: Caller, granted: Collection[str]) -> Collection[str] | None:
-    """Under and with which they may retry jobs, as for a single one; None: all."""
-    return None if caller.operator or EVERYTHING in granted else granted
 
 
 def _filter(body: FilterBody, caller: Caller) -> Filter:

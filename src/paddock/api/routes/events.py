@@ -84,11 +84,14 @@ async def get_event(event_id: str, plane: ThePlane, caller: Asking) -> Response:
     summary="Who was told, and how that went",
     responses=documented_page(DELIVERY_EXAMPLE),
 )
-async def list_deliveries(event_id: str, plane: ThePlane, caller: Asking) -> Response:
+async def list_deliveries(
+    event_id: str, plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Response:
     found = await facts.event(plane.core.db, caller, path_id(event_id, "event"))
     if found is None:
         raise not_found("event")
-    return page(await facts.deliveries(plane.core.db, caller, found["id"]), None)
+    told = await facts.deliveries(plane.core.db, caller, found["id"], read_place(cursor), limit)
+    return page(told, next_cursor(told, limit, by="job_id"))
 
 
 @router.post(

@@ -1,6 +1,6 @@
 """Making work: `POST /api/jobs` and its list form."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -18,9 +18,10 @@ from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
-from paddock.api.parts import check_part
+from paddock.api.parts import check_part, no_parts_of
 from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller, check_engine_role, may_use
+from paddock.api.tokens import EVERYTHING, Caller, check_engine_role, may_use
+from paddock.jobs import bulk
 from paddock.jobs.enqueueing import MAX_BATCH
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, Job, NewJob
@@ -163,6 +164,28 @@ def check_retry(plane: Plane, caller: Caller, job: Job) -> None:
     kind = plane.core.kinds.get(job.kind)
     if kind is not None:
         check_uses(plane, caller, kind, job.payload)
+    if job.kind == bulk.BULK.name and not bulk.may_repeat(job, rights_of(plane, caller), caller.scope):
+        raise ApiError(
+            403,
+            bulk.NOT_REPEATED,
+            "This bulk job was asked for with rights that your token does not have.",
+            hint="Ask for it anew: `POST /api/jobs/retry` or `POST /api/jobs/cancel` with the same filter.",
+        )
+
+
+def rights_of(plane: Plane, caller: Caller) -> bulk.Rights:
+    """What they may do in bulk: as much as to one job after the other."""
+
+    def usable(granted: Collection[str]) -> list[str] | None:
+        return None if caller.operator or EVERYTHING in granted else sorted(granted)
+
+    return bulk.Rights(
+        engine_roles=usable(caller.engine_roles),
+        engines=usable(caller.engines),
+        destinations=usable(caller.destinations),
+        databases=usable(caller.databases.union(databases_of(plane.config, caller))),
+        no_parts_of=sorted(no_parts_of(plane.config, caller)),
+    )
 
 
 def _storable(time: datetime | None) -> datetime | None:

@@ -1,16 +1,20 @@
 """The sessions of workers."""
 
 from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
 
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
-from paddock.api.errors import not_found
+from paddock.api.errors import invalid_field, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.ids import path_id
-from paddock.api.pagination import answer, page
+from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, read_cursor, write_cursor
 from paddock.api.plane import ThePlane
 from paddock.jobs import reading
 from paddock.jobs.model import SessionId
@@ -34,6 +38,9 @@ WORKER_EXAMPLE = {
 }
 
 
+Place = tuple[bool, Annotated[datetime, Meta(tz=True)], UUID]
+
+
 class Quiet(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"quiet": True}]})
 
@@ -45,8 +52,19 @@ class Quiet(BaseModel):
     summary="Sessions: version, kinds, running jobs, last beat",
     responses=documented_page(WORKER_EXAMPLE),
 )
-async def list_workers(plane: ThePlane, caller: Asking) -> Response:
-    return page([asdict(worker) for worker in await reading.workers(plane.core.db)], None)
+async def list_workers(
+    plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Response:
+    found = await reading.workers(plane.core.db, after=None if cursor is None else _place(cursor), limit=limit)
+    return page([asdict(worker) for worker in found], write_cursor(found[-1].place) if len(found) == limit else None)
+
+
+def _place(cursor: str) -> Place:
+    place: Place = read_cursor(cursor, Place)
+    # Times near the ends of what Python holds would leave it on their way to UTC.
+    if not 1970 <= place[1].year <= 9000:
+        raise invalid_field("cursor", "Use `next_cursor` of the page before, unchanged.")
+    return place
 
 
 @router.post(

@@ -21,7 +21,8 @@ SELECT id, type, subject, version, owner, data, at FROM events WHERE id = $1;
 SELECT d.webhook_id, d.job_id, d.created_at, w.url, w.owner, w.active
 FROM deliveries d LEFT JOIN webhooks w ON w.id = d.webhook_id
 WHERE d.event_id = $1 AND ($2::text IS NULL OR w.owner = $2 AND NOT w.all_owners)
-ORDER BY d.job_id DESC LIMIT 1000;
+  AND d.job_id < $3
+ORDER BY d.job_id DESC LIMIT $4;
 
 -- name: deliveries_of_events (relaxed)
 SELECT d.event_id, d.webhook_id, d.job_id

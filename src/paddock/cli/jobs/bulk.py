@@ -96,6 +96,8 @@ def _plan(action: Action, counted: Item, body: Item) -> str:
     count = counted["count"]
     if count == 0:
         return f"No {words.possible} job matches ({filter}): there is nothing to {action}."
+    if count == "0+":
+        return f"Whether any {words.possible} job matches ({filter}) takes too long to count. {words.fate}"
     shown = number(count) if isinstance(count, int) else f"At least {str(count).removesuffix('+')}"
     match = "job matches" if count == 1 else "jobs match"
     return f"{shown} {words.possible} {match} ({filter}). {words.fate}"

@@ -80,6 +80,14 @@ CREATE TABLE sessions (
     quiet       boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
+-- When the first worker, or control plane, of each version came: sessions are forgotten an hour after their end.
+CREATE TABLE versions_seen (
+    version     text NOT NULL,
+    role        text NOT NULL,
+    first_at    timestamptz NOT NULL DEFAULT paddock_now(),
+    PRIMARY KEY (version, role)
+);
+
 CREATE TABLE jobs (
     -- What every claim, beat and finish looks at comes first, at offsets that are the same in each row.
     id              uuid PRIMARY KEY,
@@ -369,6 +377,9 @@ CREATE TABLE error_stats (
     n           bigint NOT NULL,
     first_job   uuid NOT NULL,
     last_job    uuid NOT NULL,
+    -- When the first and the last of them failed: a wide bucket begins long before.
+    first_at    timestamptz NOT NULL,
+    last_at     timestamptz NOT NULL,
     PRIMARY KEY (width, bucket, kind, code)
 );
 CREATE TABLE queue_stats (

@@ -22,6 +22,8 @@ CREATE TABLE dumps (
     part_size   bigint,
     digest      text,
     rows        bigint,
+    table_count int,
+    -- Rows of each; null where there are too many to name: then they stand in the file only.
     tables      jsonb,
     point_in_time timestamptz,
     restarts    int,

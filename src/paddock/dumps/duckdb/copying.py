@@ -21,6 +21,7 @@ from paddock.dumps.duckdb import connecting
 from paddock.dumps.source import Progress
 from paddock.engines.children.quoting import quoted
 from paddock.jobs.errors import PermanentRunnerError
+from paddock.storage.failures import NO_ROOM, disk_full
 from paddock.storage.threads import change_on_io
 
 PIECE = 16 << 20
@@ -48,6 +49,9 @@ async def copy(source: Path, target: Path, progress: Progress) -> datetime:
     try:
         await change_on_io(_settle, target, connecting.name_of(source))
     except duckdb.Error as problem:
+        # DuckDB says so in words only.
+        if any(os.strerror(number) in str(problem) for number in NO_ROOM):
+            raise disk_full("where the database is copied to") from problem
         raise connecting.explained(problem, source) from problem
     return at
 

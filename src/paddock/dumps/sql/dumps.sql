@@ -14,7 +14,8 @@ UPDATE dumps SET job_id = $2 WHERE id = $1;
 -- Part of the transaction that ends the job. A retry is made when the one before has ended, so whichever ends now is the
 -- current one.
 UPDATE dumps SET job_id = $2, status = $3, key = $4, etag = $5, size = $6, objects = $7, part_size = $8, digest = $9,
-    rows = $10, tables = $11, point_in_time = $12, restarts = $13, file_name = $14, media_type = $15, error = $16,
+    rows = $10, table_count = $11, tables = $12, point_in_time = $13, restarts = $14, file_name = $15, media_type = $16,
+    error = $17,
     ended_at = paddock_now(),
     expires_at = CASE WHEN $3 = 'completed' AND keep_last IS NOT NULL THEN NULL ELSE paddock_now() + kept END
 WHERE id = $1 AND status <> 'deleting'
@@ -47,7 +48,7 @@ ORDER BY d.id DESC;
 
 -- name: last_tables (relaxed)
 -- How many tables the last whole dump of a database had.
-SELECT (SELECT count(*) FROM jsonb_object_keys(tables))::int FROM dumps
+SELECT table_count FROM dumps
 WHERE database = $1 AND status = 'completed' AND NOT request ?| ARRAY['table', 'tables', 'excludeTables']
 ORDER BY id DESC LIMIT 1;
 

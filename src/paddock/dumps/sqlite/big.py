@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from paddock.dumps.sqlite import places
 from paddock.dumps.sqlite.asking import ask
 from paddock.dumps.sqlite.expressions import Writing, utf8
 from paddock.dumps.sqlite.fetching import UNSAFE
@@ -25,11 +26,11 @@ _CONTROLS = frozenset(range(32))
 
 
 class TooLarge(Exception):
-    """A row that no loader takes."""
+    """A row that no loader takes. `row` says which, as somebody would look for it."""
 
-    def __init__(self, table: str, column: str, key: object) -> None:
-        super().__init__(table, column, key)
-        self.table, self.column, self.key = table, column, key
+    def __init__(self, table: str, column: str, row: str) -> None:
+        super().__init__(table, column, row)
+        self.table, self.column, self.row = table, column, row
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,17 @@ class BigRows:
         total += sum(sizes)
         if total > LOADABLE:
             largest = self._columns[sizes.index(max(sizes))].name
-            raise TooLarge(self._writing.plan.name, largest, span.next)
+            raise TooLarge(self._writing.plan.name, largest, self._row(span))
+
+    def _row(self, span: Span) -> str:
+        plan = self._writing.plan
+        if plan.rowid is not None:
+            return f"with {plan.rowid} = {span.next}"
+        if plan.key:
+            packed, _ = span.next
+            tests = [f"{name(k.name)} = {places.told(v, self._codec)}" for k, v in zip(plan.key, packed, strict=True)]
+            return f"with {' and '.join(tests)}"
+        return f"number {span.next:,}"
 
     def _kinds(self, span: Span) -> list[tuple[str, int]]:
         """Asked for once: where a row cannot be looked up, each question reads all of it."""

@@ -95,7 +95,7 @@ def translated(path: Path) -> Iterator[None]:
     except TooLarge as large:
         raise PermanentRunnerError(
             f"Column '{large.column}' of table '{large.table}' holds a value that no loader takes as SQL, in the row"
-            f" with the key {large.key}.",
+            f" {large.row}.",
             code="value_too_large",
             hint="Dump it in the format sqlite, or leave the table out.",
         ) from None

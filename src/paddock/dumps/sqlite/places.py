@@ -5,6 +5,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from paddock.dumps.sqlite.quoting import literal
+
+# Of a value that people are told of, so much.
+TOLD = 100
+
 # A value of a key: text as the bytes that the database has of it.
 Value = int | float | bytes | str | None
 
@@ -33,3 +38,17 @@ def _unpack(packed: Any) -> tuple[str, Value]:
     if kind == "f":
         return "?", struct.unpack(">d", bytes.fromhex(data))[0]
     return ("+CAST(? AS TEXT)" if kind == "t" else "?"), base64.b64decode(data)
+
+
+def told(packed: Any, codec: str) -> str:
+    """As SQL writes it, for people."""
+    _, value = _unpack(packed)
+    if not isinstance(value, bytes):
+        return "NULL" if value is None else str(value)
+    if packed[0] == "b":
+        return f"x'{_short(value.hex())}'"
+    return literal(_short(value.decode(codec, "replace")))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TOLD else f"{text[:TOLD]}…"

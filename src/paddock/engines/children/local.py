@@ -20,14 +20,16 @@ Look = Callable[[pa.RecordBatch], None]
 
 
 class LocalStream:
-    ahead_bytes = 0
-
     def __init__(self, child: Child, schema: pa.Schema, columns: Sequence[Column], look_at: Look) -> None:
         self._child = child
         self._look_at = look_at
         self._schema = schema
         self.columns = columns
         self.progress = Progress(phase="running", query_id=f"pid {child.pid}")
+
+    async def begin(self) -> int:
+        """The child runs already; it waits with its first batch."""
+        return 0
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         rows = 0

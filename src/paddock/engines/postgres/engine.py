@@ -118,8 +118,6 @@ class PostgresEngine:
 class PostgresStream:
     """Blocks come in while the one before is decoded and a third is used; then the server waits."""
 
-    ahead_bytes = 2 * BLOCK_BYTES
-
     def __init__(self, name: str, proven: Proven) -> None:
         self.columns: Sequence[Column] = proven.columns
         self.progress = Progress(phase="running")
@@ -129,8 +127,14 @@ class PostgresStream:
         self._blocks: asyncio.Queue[bytes | BaseException | int] = asyncio.Queue(maxsize=1)
         self._filling: list[bytes] = []
         self._filled = 0
+        self._wanted = asyncio.Event()
+
+    async def begin(self) -> int:
+        """The query runs already; the server waits with its rows until somebody reads them."""
+        return 2 * BLOCK_BYTES
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        self._wanted.set()
         rows = 0
         while isinstance(block := await self._blocks.get(), bytes):
             self.progress.phase = "reading"
@@ -158,6 +162,7 @@ class PostgresStream:
         await self._blocks.put(int(status.rpartition(" ")[2]))
 
     async def _take(self, rows: bytes) -> None:
+        await self._wanted.wait()
         self._filling.append(rows)
         self._filled += len(rows)
         if self._filled >= BLOCK_BYTES:

@@ -8,11 +8,12 @@
 Both may sit inside arrays, maps and rows, so a cast is an expression over the whole value.
 """
 
-import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from paddock.engines.engine import QueryRefused
+from paddock.engines.trino.lexing import words
 from paddock.engines.trino.signature import Signature, quoted, spelled
 
 _ZONED = "timestamp with time zone"
@@ -110,27 +111,10 @@ def _sent(signature: Signature, naive: bool) -> Signature:
     return Signature(signature.raw, signature.numbers, children or signature.children, signature.names)
 
 
-# Text, names, comments and brackets: what must be stepped over to find the words at the top.
-_TOKENS = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\r\n]* | /\*.*?\*/ | [()] | \b(?:ORDER|BY)\b""",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
-
-
 def ordered(sql: str) -> bool:
-    """Whether the query itself, not one inside it, ends in ORDER BY."""
-    depth = 0
-    last = ""
-    for match in _TOKENS.finditer(sql):
-        found = match.group().upper()
-        if found.startswith(("--", "/*")):
-            continue
-        if found in "()":
-            depth += 1 if found == "(" else -1
-        if depth == 0 and (last, found) == ("ORDER", "BY"):
-            return True
-        last = found
-    return False
+    """Whether the query itself, not one inside it, ends in ORDER BY. `one_query` took off what stands around it."""
+    top = [token.text.lower() for token in words(sql) if token.depth == 0]
+    return ("order", "by") in pairwise(top)
 
 
 def needs_pairs(signature: Signature) -> bool:

@@ -75,6 +75,14 @@ class Silence(Exception):
         self.error_type = error_type
 
 
+class LargePage(Exception):
+    """A page that is larger than was wanted. Trino gives it again until the one after it is asked for."""
+
+    def __init__(self, beginning: bytes) -> None:
+        super().__init__()
+        self.spooled = b'"data":[' not in beginning
+
+
 class TrinoClient:
     def __init__(self, settings: TrinoSettings) -> None:
         self.settings = settings
@@ -121,8 +129,8 @@ class TrinoClient:
             headers["X-Trino-Query-Data-Encoding"] = ",".join(encodings)
         return await self._page("POST", f"{self.base}/v1/statement", headers, data=sql.encode(), patience=POST_PATIENCE)
 
-    async def next_page(self, uri: str, call: Call, *, retry_silence: bool) -> Page:
-        return await self._page("GET", uri, self.following(call), retry_silence=retry_silence)
+    async def next_page(self, uri: str, call: Call, *, retry_silence: bool, most: int = LARGEST_PAGE) -> Page:
+        return await self._page("GET", uri, self.following(call), retry_silence=retry_silence, most=most)
 
     async def stop(self, uri: str, call: Call) -> None:
         """What is gone already needs no stopping."""
@@ -226,10 +234,13 @@ class TrinoClient:
         data: bytes | None = None,
         patience: float | None = None,
         retry_silence: bool = False,
+        most: int = LARGEST_PAGE,
     ) -> Page:
         """A body that is no whole page is asked for again, as a broken connection is."""
         for _ in range(MOST_GARBLED):
-            answer = await self.ask(method, uri, headers, data=data, patience=patience, retry_silence=retry_silence)
+            answer = await self.ask(
+                method, uri, headers, data=data, patience=patience, retry_silence=retry_silence, most=most
+            )
             self.expect_ok(answer)
             try:
                 envelope, rows = split_page(answer.body)
@@ -250,6 +261,7 @@ class TrinoClient:
         data: bytes | None = None,
         patience: float | None = None,
         retry_silence: bool = False,
+        most: int = LARGEST_PAGE,
     ) -> Answer:
         """One request to the coordinator, repeated while it is busy or away, for `patience` seconds."""
         end = time.monotonic() + (self.settings.patience_seconds if patience is None else patience)
@@ -258,7 +270,7 @@ class TrinoClient:
             attempt += 1
             wait = soon()
             try:
-                answer = await self._once(method, uri, headers, data)
+                answer = await self._once(method, uri, headers, data, most)
             except Silence:
                 if not retry_silence or time.monotonic() >= end:
                     raise
@@ -285,7 +297,9 @@ class TrinoClient:
             delay=timedelta(seconds=wait) if wait else None,
         )
 
-    async def _once(self, method: str, uri: str, headers: Mapping[str, str], data: bytes | None) -> Answer:
+    async def _once(
+        self, method: str, uri: str, headers: Mapping[str, str], data: bytes | None, most: int = LARGEST_PAGE
+    ) -> Answer:
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", **headers, **self._login()}
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout_seconds)
         for _ in range(MOST_REDIRECTS):
@@ -294,10 +308,12 @@ class TrinoClient:
                 async with self.sessions.coordinator.request(
                     method, URL(uri, encoded=True), headers=sent, data=data, timeout=timeout, allow_redirects=False
                 ) as response:
-                    body = await bounded_body(response, LARGEST_PAGE)
+                    body = await bounded_body(response, most)
                     answer = Answer(response.status, dict(response.headers), body)
             except TimeoutError as silence:
                 raise Silence(type(silence).__name__) from None
+            if LARGEST_PAGE > most < len(body):
+                raise LargePage(body)
             if len(body) > LARGEST_PAGE:
                 raise PermanentRunnerError(
                     f"A page of more than {LARGEST_PAGE:,} bytes was not read.",

@@ -36,6 +36,10 @@ def transient(budget: Budget, code: str | None = None, hint: str | None = None) 
     return Verdict("transient", code, hint, budget)
 
 
+class QueryFailed(TransientResourceError):
+    """This query is over; another one with the same text may do better. Not said of an answer that did not come."""
+
+
 _NAMES = "Check the name, its catalog and schema, and what the role may see."
 _LIMIT = "Export less at once (fewer rows or columns, a filter), or ask for a higher limit."
 
@@ -127,7 +131,7 @@ def failure(error: Mapping[str, Any], query_id: str | None, wrapped: Wrapped | N
         return QueryRefused(text, code=code, hint=verdict.hint, line=line, column=column)
     if verdict.kind == "permanent":
         return PermanentRunnerError(text, code=code, hint=verdict.hint)
-    return TransientResourceError(text, code=code, hint=verdict.hint, budget=verdict.budget)
+    return QueryFailed(text, code=code, hint=verdict.hint, budget=verdict.budget)
 
 
 def place(error: Mapping[str, Any], name: str, wrapped: Wrapped) -> tuple[int | None, int | None]:

@@ -51,8 +51,9 @@ def words(sql: str) -> Iterator[Token]:
 
 
 def one_query(sql: str) -> str:
-    """The text without the semicolon that people end it with, if it begins as a query does."""
-    text = sql.rstrip().removesuffix(";").rstrip()
+    """The text without the semicolon that people end it with and parentheses around all of it, if it begins as a query
+    does."""
+    text = _unwrapped(sql.rstrip().removesuffix(";").rstrip())
     first = next((token for token in words(text) if token.text != "("), None)
     if first is None:
         raise QueryRefused("There is no query in the text.", code="empty_query", hint="Write a SELECT.")
@@ -63,6 +64,23 @@ def one_query(sql: str) -> str:
             hint="Begin with SELECT, WITH, VALUES or TABLE.",
         )
     return text
+
+
+def _unwrapped(text: str) -> str:
+    """What is inside the parentheses around all of it: with them Trino takes the query for one inside another, whose
+    ORDER BY it may drop. Spaces take their place, so that lines and columns stay the author's."""
+    found = list(tokens(text))
+    inner = [place for place, token in enumerate(found) if token.kind not in ("space", "comment")]
+    while len(inner) > 2 and found[inner[0]].text == "(" and _closes(found, inner) == inner[-1]:
+        for place in (inner.pop(0), inner.pop()):
+            found[place] = found[place]._replace(text=" ")
+    return "".join(token.text for token in found).rstrip()
+
+
+def _closes(found: list[Token], inner: list[int]) -> int | None:
+    """Where the first one's parenthesis closes."""
+    depth = found[inner[0]].depth
+    return next((place for place in inner[1:] if found[place].depth == depth), None)
 
 
 def bounded(sql: str) -> bool:

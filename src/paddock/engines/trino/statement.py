@@ -8,10 +8,13 @@ from typing import Any
 import orjson
 
 from paddock.engines.engine import NoAnswer, Progress
-from paddock.engines.trino.client import Call, Page, Silence, TrinoClient
+from paddock.engines.trino.client import LARGEST_PAGE, Call, LargePage, Page, Silence, TrinoClient
 from paddock.engines.trino.decoding import BadPage
 from paddock.engines.trino.errors import Wrapped, failure
 from paddock.jobs.errors import InfrastructureError, TransientResourceError
+
+# Of a page, while there is no memory for it: about what a connection buffers anyway.
+GLANCE = 64 << 10
 
 PHASES = {
     "WAITING_FOR_RESOURCES": "queued",
@@ -79,24 +82,35 @@ class Statement:
         if uri is not None:
             await asyncio.shield(self._client.stop_soon(uri, self._call))
 
+    async def reach_rows(self) -> bool:
+        """Follows the query until it has rows or ends, without taking them: a page of any size is left with Trino, which
+        hears from us meanwhile, and `pages` asks for it again. Gives whether the rows are in a store."""
+        while not self._page.has_rows and self.next_uri is not None:
+            try:
+                await self.advance(most=GLANCE)
+            except LargePage as page:
+                self._previous = self.next_uri
+                self.rows_came = True
+                return page.spooled
+        return self._page.has_rows and self._page.rows is None
+
     async def pages(self) -> AsyncIterator[Page]:
         """Those with rows. Ends only where Trino ends."""
         while True:
             page = self._page
             if page.has_rows:
-                self.rows_came = True
                 yield page
             if self.next_uri is None:
                 return
             await self.advance()
 
-    async def advance(self) -> Page:
-        """One more request."""
+    async def advance(self, most: int = LARGEST_PAGE) -> Page:
+        """One more request. Raises LargePage, and stays where it is, if the page has more bytes than `most`."""
         uri = self.next_uri
         assert uri is not None
         self._asking = True
         try:
-            page = await self._client.next_page(uri, self._call, retry_silence=self.rows_came)
+            page = await self._client.next_page(uri, self._call, retry_silence=self.rows_came, most=most)
         except Silence as silence:
             if self.rows_came:
                 raise TransientResourceError(str(silence), code="engine_unavailable", budget="cluster") from None
@@ -112,6 +126,7 @@ class Statement:
         if envelope["id"] != self.id:
             raise BadPage("Trino answered for another query.")
         self._page = page
+        self.rows_came = self.rows_came or page.has_rows
         self.stats = envelope.get("stats") or {}
         self._report(self.stats)
         self.columns = envelope.get("columns") or self.columns

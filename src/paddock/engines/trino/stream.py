@@ -61,9 +61,11 @@ class TrinoStream:
         # One page is being decoded while the next is fetched.
         self._pages = Window(1, 0)
         self._segments = Window(client.settings.segments, client.settings.segment_window_bytes)
-        # Whether the server spools is seen with the first rows, which is too late to ask for memory.
-        self.ahead_bytes = client.settings.segment_window_bytes if client.settings.encodings else 0
         self._tasks: set[asyncio.Task[None] | asyncio.Task[bytes]] = set()
+
+    async def begin(self) -> int:
+        spooled = await self._statement.reach_rows()
+        return self._client.settings.segment_window_bytes if spooled and self._client.settings.encodings else 0
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         self._keep(asyncio.create_task(self._fetch_all()))

@@ -103,8 +103,8 @@ DELETE FROM export_downloads WHERE until <= paddock_now();
 
 -- name: live_drafts (relaxed)
 -- Of jobs that have not ended: what they write, or copy from, is nobody's leftover.
-SELECT id, payload ->> 'output' AS output, saved ->> 'draft' AS draft FROM jobs
-WHERE kind = 'export' AND saved ->> 'draft' IS NOT NULL AND id > $1 ORDER BY id LIMIT $2;
+SELECT payload ->> 'output' AS output, saved ->> 'draft' AS draft FROM jobs
+WHERE kind = 'export' AND saved ->> 'draft' = ANY ($1::text[]);
 
 -- name: named_manifests (relaxed)
 SELECT manifest FROM exports WHERE manifest = ANY ($1::text[])

@@ -19,6 +19,8 @@ ZSTD_LEVEL = 1
 # Counting many different values is dearer than encoding them, so they are counted in fewer rows than are tried.
 COUNTED = 16 << 10
 TRIED = 64 << 10
+# And of long values fewer: what is tried is copied, and the copies count beside the row group.
+TRIED_BYTES = 2 << 20
 # Spread over the rows: sorted input repeats its neighbours.
 SLICES = 16
 # Below so many values a share says nothing, and nothing much is lost either way.
@@ -31,8 +33,7 @@ NEVER = 0.8
 
 def dictionary_columns(table: pa.Table) -> list[str]:
     """Paths of leaves, as the Parquet writer wants them."""
-    sample = pa.concat_tables(_spread(table, TRIED))
-    return [path for path, array in _leaves_of(sample) if _repeats(array)]
+    return [path for path, array in _leaves_of(table) if _repeats(array)]
 
 
 def _spread(rows: Any, most: int) -> list[Any]:
@@ -95,8 +96,11 @@ def _size(array: pa.Array, dictionary: bool) -> int:
 
 
 def _leaves_of(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Of some rows, spread over the table."""
     for name, column in zip(table.schema.names, table.columns, strict=True):
-        yield from _leaves(name, column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+        most = min(TRIED, len(column) * TRIED_BYTES // max(column.nbytes, 1))
+        chunks = [chunk for some in _spread(column, max(most, SLICES)) for chunk in some.chunks]
+        yield from _leaves(name, pa.concat_arrays(chunks) if chunks else pa.array([], column.type))
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

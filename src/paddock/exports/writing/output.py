@@ -34,8 +34,10 @@ from paddock.storage.threads import on_cpu
 
 # What an engine sends at once, at most.
 BATCH_BYTES = 8 << 20
-# Buffers of the writer, however small the group.
-LEAST_BYTES = 4 << 20
+# What encoding a flat group as Parquet takes beside it: a page of one column, and a few rows to choose encodings by.
+ENCODING_BYTES = 8 << 20
+# What an upload takes: by then the rows are on the disk.
+UPLOAD_BYTES = 32 << 20
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -71,13 +73,16 @@ class Output:
         self._scratch = scratch
 
     @staticmethod
-    def reservation(schema: pa.Schema, options: OutputOptions, group_bytes: int = GROUP_BYTES) -> int:
-        """Bytes of memory for one Output. Encoding holds a column or a piece of text beside the group, and a partitioned
-        export the group once more, sorted."""
+    def reservation(
+        schema: pa.Schema, file_format: Format, options: OutputOptions, group_bytes: int = GROUP_BYTES
+    ) -> int:
+        """Bytes of memory for one Output. A piece of text, and the levels of nested values, can be as large as the group
+        they are of; a partitioned export has the group once more, sorted."""
         width = _fixed_width(schema)
         group = group_bytes if width is None else min(group_bytes, width * options.row_group_rows)
-        copies = 3 if options.partition_by else 2
-        return LEAST_BYTES + BATCH_BYTES + copies * group
+        unfolded = file_format != "parquet" or any(map(pa.types.is_nested, schema.types))
+        copies = 1 + unfolded + bool(options.partition_by)
+        return BATCH_BYTES + max(ENCODING_BYTES + copies * group, UPLOAD_BYTES)
 
     @property
     def bytes(self) -> int:

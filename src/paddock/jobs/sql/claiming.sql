@@ -42,8 +42,8 @@ SET status = 'claimed', attempt_id = md5($11::text || j.id)::uuid, session_id = 
     wait_seconds = j.wait_seconds + date_part('epoch', paddock_now() - j.due_at)
 -- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
 WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
-RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
-          j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
+RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.claimed_at, j.payload, j.saved, j.owner, j.role, j.tags,
+          j.turn_count, j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
           date_part('epoch', paddock_now() - j.started_at) AS age_seconds;
 
 -- name: claim_only (relaxed)

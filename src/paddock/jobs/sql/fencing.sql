@@ -1,8 +1,14 @@
 -- name: save_jobs (durable)
--- Saved progress forgives: failures and losses count since the last of it.
+-- Saved progress forgives: failures, losses and the stall count since the last of it. What is saved without any (a
+-- draft's name, at the start of each turn) changes nothing else: a job that always dies there must come to an end.
 UPDATE jobs j
-SET saved = i.saved, saved_at = paddock_now(), unsaved_seconds = 0, failure_count = 0, unclassified_count = 0, lost_count = 0
-FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS i(id, attempt_id, saved)
+SET saved = i.saved,
+    saved_at = CASE WHEN i.progress THEN paddock_now() ELSE j.saved_at END,
+    unsaved_seconds = CASE WHEN i.progress THEN 0 ELSE j.unsaved_seconds END,
+    failure_count = CASE WHEN i.progress THEN 0 ELSE j.failure_count END,
+    unclassified_count = CASE WHEN i.progress THEN 0 ELSE j.unclassified_count END,
+    lost_count = CASE WHEN i.progress THEN 0 ELSE j.lost_count END
+FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::boolean[]) AS i(id, attempt_id, saved, progress)
 WHERE j.id = i.id AND j.attempt_id = i.attempt_id
 RETURNING j.id, j.attempt_id;
 
@@ -21,15 +27,15 @@ SET status = CASE WHEN i.waiting_on IS NULL THEN 'pending' ELSE 'submitted' END,
     attempt_id = NULL, ended_by = i.attempt_id, ended_as = 'again',
     due_at = paddock_now() + i.delay,
     saved = coalesce(i.saved, j.saved),
-    saved_at = CASE WHEN i.saved IS NULL THEN j.saved_at ELSE paddock_now() END,
-    unsaved_seconds = CASE WHEN i.saved IS NULL
-        THEN j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)) ELSE 0 END,
-    failure_count = CASE WHEN i.saved IS NULL THEN j.failure_count ELSE 0 END,
-    unclassified_count = CASE WHEN i.saved IS NULL THEN j.unclassified_count ELSE 0 END,
-    lost_count = CASE WHEN i.saved IS NULL THEN j.lost_count ELSE 0 END,
+    saved_at = CASE WHEN i.progress THEN paddock_now() ELSE j.saved_at END,
+    unsaved_seconds = CASE WHEN i.progress THEN 0
+        ELSE j.unsaved_seconds + date_part('epoch', paddock_now() - greatest(j.claimed_at, j.saved_at)) END,
+    failure_count = CASE WHEN i.progress THEN 0 ELSE j.failure_count END,
+    unclassified_count = CASE WHEN i.progress THEN 0 ELSE j.unclassified_count END,
+    lost_count = CASE WHEN i.progress THEN 0 ELSE j.lost_count END,
     run_seconds = j.run_seconds + date_part('epoch', paddock_now() - j.claimed_at)
-FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::jsonb[])
-     AS i(id, attempt_id, delay, waiting_on, saved)
+FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $4::text[], $5::jsonb[], $6::boolean[])
+     AS i(id, attempt_id, delay, waiting_on, saved, progress)
 WHERE j.id = i.id AND j.attempt_id = i.attempt_id
 RETURNING j.id, i.attempt_id, j.kind, j.lane, j.due_at, date_part('epoch', j.due_at - paddock_now()) AS due_in;
 
@@ -130,7 +136,8 @@ WITH item AS (
     RETURNING id, kind, lane, due_at, cleanup_of
 ), noted AS (
     INSERT INTO job_timeline (job_id, event, from_status, to_status, attempt_id, worker, actor, reason, claimed_at)
-    SELECT id, $10::text, status, end_status, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN claimed_by END, $11::text, $12::text, claimed_at
+    SELECT id, $10::text, status, end_status, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN claimed_by END, $11::text,
+           coalesce($12::text, nullif(error->>'code', $10::text)), claimed_at
     FROM gone WHERE $10::text IS NOT NULL
 )
 SELECT g.id, g.kind, g.owner, g.group_id, g.end_status, g.end_code, g.attempt_id, g.session_id, g.cleanup_of,

@@ -29,14 +29,16 @@ SET n = excluded.n, run_seconds = excluded.run_seconds, wait_seconds = excluded.
 WHERE job_stats.n <> excluded.n;
 
 -- name: count_errors (durable)
-INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job)
-SELECT 10, date_bin('10 s', completed_at, '2000-01-01Z'), kind, error_code, count(*), min(id::text)::uuid, max(id::text)::uuid
+INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job, first_at, last_at)
+SELECT 10, date_bin('10 s', completed_at, '2000-01-01Z'), kind, error_code, count(*), min(id::text)::uuid, max(id::text)::uuid,
+       min(completed_at), max(completed_at)
 FROM job_history
 WHERE completed_at >= $1 AND completed_at < $2 AND cleanup_of IS NULL AND status = 'failed' AND error_code IS NOT NULL
   AND kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))
 GROUP BY 2, kind, error_code
 ON CONFLICT (width, bucket, kind, code) DO UPDATE
-SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job
+SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
+    last_at = excluded.last_at
 WHERE error_stats.n <> excluded.n;
 
 -- name: roll_ended (durable)
@@ -52,13 +54,14 @@ SET n = excluded.n, run_seconds = excluded.run_seconds, wait_seconds = excluded.
 WHERE job_stats.n <> excluded.n;
 
 -- name: roll_errors (durable)
-INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job)
+INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job, first_at, last_at)
 SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, code, sum(n),
-       min(first_job::text)::uuid, max(last_job::text)::uuid
+       min(first_job::text)::uuid, max(last_job::text)::uuid, min(first_at), max(last_at)
 FROM error_stats WHERE width = $3 AND bucket >= $1 AND bucket < $2
 GROUP BY wide, kind, code
 ON CONFLICT (width, bucket, kind, code) DO UPDATE
-SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job
+SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
+    last_at = excluded.last_at
 WHERE error_stats.n <> excluded.n;
 
 -- name: roll_samples (durable)

@@ -57,13 +57,21 @@ WITH named AS MATERIALIZED (
 SELECT n.relation, f.* FROM named n JOIN found f ON f.id = n.id ORDER BY f.id;
 
 -- name: sessions_seen (relaxed)
--- The newest sessions and how much each holds; what runs is far less than what waits.
+-- The sessions after a place, the live ones first, and how much each holds; what runs is far less than what waits.
+-- Ordered by what no beat changes: one that dies between two pages comes twice rather than never.
 WITH held AS MATERIALIZED (
     SELECT session_id, count(*) AS running FROM jobs WHERE attempt_id IS NOT NULL GROUP BY session_id
 )
 SELECT s.*, s.expires_at > paddock_now() AS live, coalesce(h.running, 0) AS running
 FROM sessions s LEFT JOIN held h ON h.session_id = s.id
-ORDER BY s.expires_at > paddock_now() DESC, s.beat_at DESC LIMIT $1;
+WHERE $2::boolean IS NULL OR (s.expires_at > paddock_now(), s.started_at, s.id) < ($2, $3::timestamptz, $4::uuid)
+ORDER BY s.expires_at > paddock_now() DESC, s.started_at DESC, s.id DESC LIMIT $1;
+
+-- name: versions_seen (relaxed)
+-- The first of all was no deploy: there was nothing before it.
+SELECT version, role, first_at FROM versions_seen
+WHERE first_at >= $1 AND version <> (SELECT version FROM versions_seen ORDER BY first_at, version LIMIT 1)
+ORDER BY first_at DESC LIMIT $2;
 
 -- name: retried (relaxed)
 -- Of a kind, what failed for the moment and waits for its next try; the oldest $2 that waits again at all is looked at.

@@ -21,8 +21,10 @@ SELECT id FROM sessions WHERE expires_at > paddock_now() AND paddock_now() - bea
 -- name: running_long (relaxed)
 -- What has been claimed for longer than $1, the longest first. `overdue`: its worker had $1 more than a time-out to stop it.
 SELECT j.id, j.kind, j.claimed_at, make_interval(secs => j.run_seconds) + (paddock_now() - j.claimed_at) AS ran,
-       coalesce(paddock_now() - j.claimed_at > k.turn_timeout + $1, false)
-       OR coalesce(paddock_now() - greatest(j.claimed_at, j.saved_at) > k.stall_timeout + $1, false) AS overdue
+       coalesce(paddock_now() - j.started_at > k.total_timeout + $1, false)
+       OR coalesce(paddock_now() - j.claimed_at > k.turn_timeout + $1, false)
+       OR coalesce(paddock_now() - greatest(j.claimed_at, j.saved_at) + make_interval(secs => j.unsaved_seconds)
+                   > k.stall_timeout + $1, false) AS overdue
 FROM jobs j JOIN kinds k ON k.name = j.kind
 WHERE j.attempt_id IS NOT NULL AND j.claimed_at < paddock_now() - $1::interval
 ORDER BY j.claimed_at LIMIT $2;

@@ -1,4 +1,5 @@
 -- name: open_session (durable)
+WITH seen AS (INSERT INTO versions_seen (version, role) VALUES ($2, $6) ON CONFLICT DO NOTHING)
 INSERT INTO sessions (worker_id, version, kinds, slots, expires_at)
 VALUES ($1, $2, $3, $4, paddock_now() + $5::interval)
 RETURNING id;
@@ -40,11 +41,11 @@ WHERE jobs.id = i.id AND jobs.attempt_id = i.attempt_id
 RETURNING jobs.id, jobs.attempt_id, jobs.unlisted;
 
 -- name: stamp_service (relaxed)
--- Leases do not run while nobody could renew them: after a gap longer than $1 none expires for $2.
+-- Nothing expires while nobody could be heard: after a gap longer than $1 no lease and no time-out ends for $2.
 UPDATE service
 SET resumed_at = CASE WHEN served_at < paddock_now() - $1::interval THEN paddock_now() ELSE resumed_at END,
     served_at = paddock_now()
-RETURNING resumed_at + $2::interval <= paddock_now() AS leases_run;
+RETURNING resumed_at + $2::interval <= paddock_now() AS has_served;
 
 -- name: rescue_jobs (durable)
 -- Gives back what dead sessions hold. Synchronous, and the token is null before anyone can claim: a take-over that is

@@ -82,6 +82,10 @@ DELETE FROM sessions s WHERE s.id = ANY (ARRAY(
       AND NOT EXISTS (SELECT FROM jobs j WHERE j.after_attempt IS NOT NULL AND j.session_id = o.id)
     LIMIT $2)) AND s.expires_at < $1;
 
+-- name: expire_versions (durable)
+DELETE FROM versions_seen WHERE (version, role) IN (
+    SELECT version, role FROM versions_seen WHERE first_at < $1 LIMIT $2);
+
 -- name: expire_web_sessions (durable)
 DELETE FROM web_sessions WHERE expires_at < $1;
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from starlette.requests import Request
@@ -29,6 +30,7 @@ from paddock.jobs.overviews import Entry
 from paddock.web import job_actions, job_log, job_words, timeline, words
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 from paddock.web.progress import progress_now
+from paddock.web.standing import standing_of
 
 LOG_BYTES = 64 * 1024
 
@@ -44,36 +46,46 @@ def routes() -> list[Route]:
 
 
 async def show(request: Request, caller: Caller) -> Response:
+    """A page that watches a job asks each second: a region reads only what it shows."""
     plane, asked = plane_of(request), regions(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
-    entries = await reading.timeline_of(plane.core.db, job)
-    if asked == {"lines"}:
-        after = request.query_params.get("after") or None
-        return await render(request, caller, "job.html", job=job, log=await _log(plane, job, entries, after))
+
+    def wanted(*names: str) -> bool:
+        return not asked or not asked.isdisjoint(names)
+
     now = datetime.now(UTC) if job.ended else await plane.core.db.fetchval(OVERVIEWS["clock"])
-    standing = await job_words.standing(request, caller, job, entries, now)
-    related = await _related(plane, caller, job)
-    return await render(
-        request,
-        caller,
-        "job.html",
-        job=job,
-        shown=standing.shown,
-        sentence=job_words.sentence(standing.why.sentence, job, now),
-        looks_again=job_words.looks_again(job, now),
-        trouble=job_words.trouble(standing),
-        steps=job_words.steps(entries, standing.why, job),
-        drawing=timeline.draw(job, entries, now, related.cleanup),
-        totals=timeline.totals(job, now),
-        progress=progress_now(job, now),
-        related=related,
-        group=await _group(plane, caller, job),
-        made_for=await _made_for(plane, caller, job),
-        can=job_actions.possible(plane, caller, job, drained=standing.drained, now=now),
-        commands=job_actions.as_commands(plane, caller, job, standing.shown["payload"], _server(request)),
-        result=masked(job.result),
-        log=await _log(plane, job, entries) if not asked or "lines" in asked else None,
-    )
+    shown = job_words.shown(plane, job)
+    values: dict[str, Any] = {"shown": shown, "result": masked(job.result), "progress": progress_now(job, now)}
+    entries = await reading.timeline_of(plane.core.db, job) if wanted("job", "course", "lines") else []
+    # Before its end it has no cleanup to be drawn.
+    related = await _related(plane, caller, job) if wanted("related") or (wanted("course") and job.ended) else None
+    if wanted("job"):
+        values |= await _standing(request, caller, job, entries, now)
+    if wanted("course"):
+        drawing = timeline.draw(job, entries, now, None if related is None else related.cleanup)
+        values |= {"drawing": drawing, "totals": timeline.totals(job, now), "steps": job_words.steps(entries, job)}
+    if wanted("lines"):
+        values["log"] = await _log(plane, job, entries, request.query_params.get("after") if asked else None)
+    if wanted("related"):
+        values |= {"related": related, "group": await _group(plane, caller, job)}
+    if wanted("commands"):
+        values["commands"] = job_actions.as_commands(plane, caller, job, shown["payload"], _server(request))
+    if not asked:
+        values["made_for"] = await _made_for(plane, caller, job)
+    return await render(request, caller, "job.html", job=job, **values)
+
+
+async def _standing(
+    request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime
+) -> dict[str, Any]:
+    why = await job_words.explained(request, caller, job, entries, now)
+    drained = (await standing_of(request)).drained
+    return {
+        "sentence": job_words.marked_up(why.told),
+        "looks_again": job_words.looks_again(job, now),
+        "trouble": job_words.trouble(job, why),
+        "can": job_actions.possible(plane_of(request), caller, job, drained=drained, now=now),
+    }
 
 
 def _server(request: Request) -> str:

@@ -10,8 +10,8 @@ from paddock.api.errors import ApiError, database_away
 from paddock.api.tokens import Caller
 from paddock.web.frame import plane_of, problem
 
-WORDS: Mapping[int, tuple[str, str]] = {
-    404: ("There is nothing at this address.", "Was it copied whole? What was here may be older than what is kept."),
+WORDS: Mapping[int, tuple[str, ...]] = {
+    404: ("There is nothing at this address.",),
     405: ("There is nothing to see at this address.", "It only takes forms: go back to the page that has one."),
 }
 

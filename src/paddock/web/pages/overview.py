@@ -96,7 +96,8 @@ async def _charts(seen: Glances, glance: Glance, name: str) -> dict[str, Any]:
 async def _drawn(seen: Glances, glance: Glance, name: str) -> dict[str, Any]:
     """The charts as they stand in the page: the same for everybody, for there is no link in them."""
     trend = await seen.trend(name)
-    marks = marks_of(glance.workers, await seen.changes(name, trend.since), trend.since, trend.step)
+    changes, versions = await seen.changes(name, trend.since), await seen.versions(name, trend.since)
+    marks = marks_of(glance.workers, versions, changes, trend.since, trend.step)
     chart = cast(Any, templates().globals["ui"]).chart
     charts = charts_of(trend, RANGES[name], marks)
     return {

@@ -65,8 +65,11 @@ async def _show(
 
 
 def _input(name: str) -> dict[str, Any]:
-    """How a setting is typed: as text, as a number, or as JSON."""
+    """How a setting is typed: as text, as a number, or as JSON. One that may be none is so when its field is empty."""
     schema = SETTINGS[name].type.json_schema()
+    [schema, *others] = [one for one in schema.get("anyOf", [schema]) if one != {"type": "null"}]
+    if others:
+        schema = {}
     typed = {"string": "text", "integer": "number", "number": "number", "boolean": "switch"}
     return {"input": typed.get(str(schema.get("type")), "json"), "most": schema.get("maxLength", 10_000)}
 

@@ -251,7 +251,7 @@ function plan() {
   for (const id of ["related", "course"]) {
     const region = document.getElementById(id);
     region.dataset.live = moving ? "clock" : "jobs";
-    region.dataset.liveEvery = moving ? "5" : "1";
+    region.dataset.liveEvery = moving || id === "related" ? "5" : "1";
   }
 }
 
@@ -270,6 +270,8 @@ whenDrawn((region) => {
     showRate();
   }
   if (region === document.body || region.id === "job" || region.id === "related") plan();
+  // Its end, or a retry of it: what came of it, and what can be typed now.
+  if (region.id === "job" && ended()) live.refresh("related", "commands");
 });
 setInterval(() => {
   if (document.hidden || live.currentState() === "paused") return;

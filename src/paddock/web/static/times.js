@@ -30,16 +30,15 @@ export function exact(at) {
   return `${day} ${clock} ${offset < 0 ? "−" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }
 
-function rough(seconds) {
-  for (const [size, unit] of UNITS) if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+function rough(seconds, more = 0) {
+  for (const [size, unit] of UNITS) if (seconds >= size) return `${Math.floor(seconds / size + more)} ${unit}`;
   return `${Math.floor(seconds)} s`;
 }
 
 export function ago(at) {
   const seconds = (Date.now() - at) / 1000;
-  const text = rough(Math.abs(seconds));
-  if (text === "0 s") return "now";
-  return seconds >= 0 ? `${text} ago` : `in ${text}`;
+  if (Math.trunc(seconds) === 0) return "now";
+  return seconds > 0 ? `${rough(seconds)} ago` : `in ${rough(-seconds, 0.5)}`;
 }
 
 function words(kind, at) {

@@ -29,10 +29,10 @@ from tests.web.browser.pictures.stage import (
     ROOT,
     Stage,
     everyday_work,
-    export,
     ingest,
     report,
     stage,
+    transfer,
 )
 
 MARGIN = 8
@@ -159,7 +159,7 @@ def _rows(stage: Stage, id: str) -> int:
 def a_job_hangs(stage: Stage, camera: Camera) -> None:
     partner = "sftp.bank.example"
     stage.world(silent=[partner])
-    [hung] = stage.clients["grace"].submit_many([export("payments", partner)])
+    [hung] = stage.clients["grace"].submit_many([transfer("payments", partner)])
 
     with camera.look("/workers") as page:
         expect(page.locator(f"#running-{hung['id']}")).to_contain_text(

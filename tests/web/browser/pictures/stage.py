@@ -74,7 +74,7 @@ class Stage:
             environment={
                 **self.environment,
                 "PADDOCK_WORKER_PORT": "0",
-                "PADDOCK_WORKER_KINDS": "ingest,report,export",
+                "PADDOCK_WORKER_KINDS": "ingest,report,transfer",
             },
         )
         wait_for(f"{name} beats", lambda: name in self.live_workers())
@@ -145,8 +145,8 @@ def report(name: str, table: str) -> dict[str, Any]:
     }
 
 
-def export(table: str, to: str) -> dict[str, Any]:
-    return {"kind": "export", "payload": {"table": table, "to": to, "parts": 20}, "tags": ["partners"]}
+def transfer(table: str, to: str) -> dict[str, Any]:
+    return {"kind": "transfer", "payload": {"table": table, "to": to, "parts": 20}, "tags": ["partners"]}
 
 
 @contextlib.contextmanager
@@ -165,7 +165,7 @@ def everyday_work(stage: Stage) -> Iterator[None]:
                 if number % 4 == 0:
                     clients["ada"].submit_many([report("daily-revenue", "payments")])
                 if number % 9 == 0:
-                    clients["grace"].submit_many([export("shipments", "sftp.harbour.example")])
+                    clients["grace"].submit_many([transfer("shipments", "sftp.harbour.example")])
 
     working = threading.Thread(target=submit)
     working.start()

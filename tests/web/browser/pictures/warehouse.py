@@ -1,4 +1,4 @@
-"""The kinds of a small warehouse, for the pictures: they load, report and export, and go wrong as the world does.
+"""The kinds of a small warehouse, for the pictures: they load, report and transfer, and go wrong as the world does.
 
 The world is a JSON file that the stories change while jobs run, so that a failure has a cause outside the job, and an end.
 """
@@ -34,7 +34,7 @@ class Report(BaseModel):
     day: str
 
 
-class Export(BaseModel):
+class Transfer(BaseModel):
     table: str
     to: str
     parts: int = 10
@@ -71,7 +71,7 @@ async def report(turn: Turn[Report]) -> Outcome:
     return done({"file": f"reports/{turn.payload.name}/{turn.payload.day}.parquet"})
 
 
-async def export(turn: Turn[Export]) -> Outcome:
+async def transfer(turn: Turn[Transfer]) -> Outcome:
     """Killed on any line, it goes on with the part after the last saved one; the partner ignores a part it has."""
     parts = turn.payload.parts
     for part in range(turn.saved.get("parts", 0), parts):
@@ -85,7 +85,7 @@ async def export(turn: Turn[Export]) -> Outcome:
     return done({"parts": parts})
 
 
-async def withdraw(turn: Turn[Export]) -> Outcome:
+async def withdraw(turn: Turn[Transfer]) -> Outcome:
     return done({"withdrawn": turn.saved.get("parts", 0)})
 
 
@@ -93,9 +93,9 @@ KINDS = [
     Kind(name="ingest", payload=Ingest, handler=ingest, submit=EVERYBODY, public_saved=("rows",)),
     Kind(name="report", payload=Report, handler=report, submit=EVERYBODY),
     Kind(
-        name="export",
-        payload=Export,
-        handler=export,
+        name="transfer",
+        payload=Transfer,
+        handler=transfer,
         cleanup=withdraw,
         submit=EVERYBODY,
         turn_timeout=timedelta(seconds=45),
