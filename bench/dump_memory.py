@@ -1,7 +1,8 @@
 """The most memory that a dump takes over an idle worker's runner, with values up to 8 MiB.
 
 A process that has loaded what a runner has, and then dumps a database of narrow rows, of texts and of blobs from 64 KiB
-to 8 MiB into a folder. BENCH_FULL_SIZE=1: 10 GB of SQLite instead of one.
+to 8 MiB into a folder. Its memory is looked at ten times or more on the way, for it must not grow, and so are its parts:
+of one size but for the last, and no more than an object store takes. BENCH_FULL_SIZE=1: 10 GB of SQLite instead of one.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import asyncio
 import json
 import os
 import random
+import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 import duckdb
@@ -23,6 +27,10 @@ from bench.process import ROOT
 from paddock.dumps.writing import part_size
 
 LIMIT_MB = 128
+# What values of 8 MiB may make of it in passing.
+FLAT_MB = 24
+LEAST_PART, MOST_PARTS = 5 << 20, 10_000
+LOOK_EVERY = 1 << 30
 SIZES = {"sqlite": 1 << 30, "duckdb": 400 << 20}
 QUICK = 60 << 20
 FULL = 10 << 30
@@ -32,16 +40,26 @@ import asyncio, json, sys
 from pathlib import Path
 import paddock.worker.runner, paddock.dumps.running
 from bench.dump_job import dumped
+from paddock.storage.parts import Parts
 
 def memory(name):
     for line in open("/proc/self/status"):
         if line.startswith(name):
             return int(line.split()[1]) / 1024
 
+type, path, folder, part, every = sys.argv[1:]
+sent, seen, send = [], [], Parts.send
+
+async def looked_at(self, key, upload, number, offset, data):
+    sent.append(len(data))
+    if sum(sent) // int(every) > len(seen):
+        seen.append(memory("VmRSS"))
+    return await send(self, key, upload, number, offset, data)
+
+Parts.send = looked_at
 idle = memory("VmRSS")
-type, path, folder, part = sys.argv[1:]
 asyncio.run(dumped(type, path, "sql", Path(folder), dumps_part_bytes=int(part)))
-print(json.dumps({"idle": idle, "peak": memory("VmHWM")}))
+print(json.dumps({"idle": idle, "peak": memory("VmHWM"), "seen": seen, "sent": sent}))
 """
 
 
@@ -55,25 +73,43 @@ async def run(env: Env) -> list[Figure]:
             path = Path(folder) / "large.db"
             (_sqlite if type == "sqlite" else _duckdb)(path, size)
             env.say(f"{type}: {path.stat().st_size / 1e6:,.0f} MB, parts of {part / 1e6:.1f} MB")
-            told = await _measured(type, path, Path(folder) / "store", part)
+            every = min(LOOK_EVERY, path.stat().st_size // 10)
+            told = await _measured(type, path, Path(folder) / "store", part, every)
+        _check_parts(told["sent"], part)
         limit = LIMIT_MB + 2 * part / 2**20
         over = told["peak"] - told["idle"]
+        half = len(told["seen"]) // 2
+        grown = statistics.median(told["seen"][-half:]) - statistics.median(told["seen"][:half])
+        on_the_way = ", ".join(f"{seen - told['idle']:.0f}" for seen in told["seen"])
         figures += [
             at_most(f"{type}: peak over idle", [over], round(limit), "MiB", note=f"{size / 1e9:.1f} GB"),
+            at_most(
+                f"{type}: grown from its first to its second half",
+                [grown],
+                FLAT_MB,
+                "MiB",
+                note=f"over idle each {every / 1e9:.2g} GB: {on_the_way}; {len(told['sent']):,} parts of {part / 1e6:.1f} MB",
+            ),
             shown(f"{type}: idle", [told["idle"]], "MiB"),
         ]
     return figures
 
 
-async def _measured(type: str, path: Path, folder: Path, part: int) -> dict[str, float]:
+def _check_parts(sent: Sequence[int], part: int) -> None:
+    *others, last = sent
+    if {*others} != {part} or not 0 < last <= part or part < LEAST_PART or len(sent) > MOST_PARTS:
+        raise RuntimeError(f"{len(sent):,} parts of {part:,} bytes are none that a store takes: {sorted({*sent})[:5]}.")
+
+
+async def _measured(type: str, path: Path, folder: Path, part: int, every: int) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CHILD, type, str(path), str(folder), str(part),
+        sys.executable, "-c", CHILD, type, str(path), str(folder), str(part), str(every),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     said, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"The dump of {type} ended with {process.returncode}.")
-    told: dict[str, float] = json.loads(said)
+    told: dict[str, Any] = json.loads(said)
     return told
 
 

@@ -167,7 +167,9 @@ def _likely_size(connection: duckdb.DuckDBPyConnection, name: str, table: Stored
         found: Sequence[Any] = connection.execute(sql).fetchall()[0]
         return found
 
-    return Renderer(name, table, "json").likely_size(ask)
+    size = Renderer(name, table, "json").likely_size(ask)
+    large.give_back()
+    return size
 
 
 def _not_writable(problem: duckdb.Error) -> PermanentRunnerError:
