@@ -7,8 +7,11 @@ import pyarrow as pa
 
 from paddock.engines.engine import Query, Started
 from paddock.engines.trino.engine import TrinoEngine
+from paddock.jobs.errors import InfrastructureError
 from paddock.jobs.model import JsonObject
 from tests.trino.server import TrinoServer
+
+_NOTHING = Query("")
 
 
 async def read(engine: TrinoEngine, sql: str, started: Started | None = None, **given: Any) -> pa.Table:
@@ -18,6 +21,15 @@ async def read(engine: TrinoEngine, sql: str, started: Started | None = None, **
         batches = [batch async for batch in stream.batches()]
     schema = pa.schema([pa.field(column.name, column.type) for column in stream.columns])
     return pa.Table.from_batches(batches, schema)
+
+
+async def make_schema(engine: TrinoEngine, name: str, query: Query = _NOTHING) -> None:
+    """The other test process may make the same one in this moment: then Trino finds it there, `IF NOT EXISTS` or not."""
+    try:
+        await engine.rows(f"CREATE SCHEMA IF NOT EXISTS {name}", query)
+    except InfrastructureError as problem:
+        if "already exists" not in problem.message:
+            raise
 
 
 class Noting:

@@ -32,6 +32,7 @@ from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
 from tests.exports.crash_scene import Scene
 from tests.exports.crashing import PLAN
+from tests.trino.asking import make_schema
 from tests.trino.server import TrinoServer
 
 T = TypeVar("T")
@@ -249,16 +250,13 @@ async def trino_scene(
             scene = TrinoScene(core, database, dsn, folder, config, trino, source)
             scene.plan()
             async with scene.admin() as engine:
-                for sql in PREPARED:
-                    await engine.rows(sql, Query(""))
+                for catalog in ("hive", "hive_s3"):
+                    await make_schema(engine, f"{catalog}.{SCHEMA}")
+                await engine.rows(ENDLESS, Query(""))
             yield scene
         finally:
             await database.close()
 
 
 SLOWLY = "split_count = 1, pages_per_split = 100000, rows_per_page = 1, page_processing_delay = '1s'"
-PREPARED = (
-    f"CREATE SCHEMA IF NOT EXISTS hive.{SCHEMA}",
-    f"CREATE SCHEMA IF NOT EXISTS hive_s3.{SCHEMA}",
-    f"CREATE TABLE IF NOT EXISTS blackhole.default.endless (n bigint) WITH ({SLOWLY})",
-)
+ENDLESS = f"CREATE TABLE IF NOT EXISTS blackhole.default.endless (n bigint) WITH ({SLOWLY})"

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.trino.engine import TrinoEngine
-from tests.trino.asking import Noting, query_info, read
+from tests.trino.asking import Noting, make_schema, query_info, read
 from tests.trino.conftest import MakeEngine
 from tests.trino.server import TrinoServer
 
@@ -25,7 +25,7 @@ async def secured(engine_of: MakeEngine) -> TrinoEngine:
     for role in [role for role in wanted if role not in made]:
         await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
         await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
-    await admin.rows("CREATE SCHEMA IF NOT EXISTS hivesec.s", query)
+    await make_schema(admin, "hivesec.s", query)
     await admin.rows("CREATE TABLE IF NOT EXISTS hivesec.s.t AS SELECT 1 AS n", query)
     await admin.rows("GRANT SELECT ON hivesec.s.t TO ROLE exporter0", query)
     return engine_of(requires_role=True, role_catalog="hivesec")
@@ -112,7 +112,7 @@ async def test_names_with_quotes_are_names(engine: TrinoEngine) -> None:
 
 async def test_check_says_what_works(engine_of: MakeEngine) -> None:
     engine = engine_of(unload_catalog="hive", unload_schema="checked")
-    await engine.rows("CREATE SCHEMA IF NOT EXISTS hive.checked", Query(""))
+    await make_schema(engine, "hive.checked")
 
     found = await engine.check(Query(""))
 

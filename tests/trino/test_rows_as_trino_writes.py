@@ -19,6 +19,7 @@ import pytest
 from paddock.engines.engine import Query
 from paddock.engines.trino.engine import TrinoEngine
 from paddock.engines.trino.types import TYPES
+from tests.trino.asking import make_schema
 from tests.trino.export_scene import TrinoScene, trino_scene
 from tests.trino.server import TrinoServer
 
@@ -146,7 +147,7 @@ def query(cases: Sequence[Case], *, written: bool) -> str:
 async def written_by_trino(engine: TrinoEngine, warehouse: Path, catalog: str, sql: str) -> pa.Table:
     """What its own files hold, read without it."""
     name = f"{catalog}.written.t{uuid4().hex}"
-    await engine.rows(f"CREATE SCHEMA IF NOT EXISTS {catalog}.written", Query(""))
+    await make_schema(engine, f"{catalog}.written")
     await engine.rows(f"CREATE TABLE {name} WITH (format = 'PARQUET') AS {sql}", Query(""))
     paths = [str(row[0]) for row in await engine.rows(f'SELECT DISTINCT "$path" FROM {name}', Query(""))]
     tables = [pq.read_table(warehouse / path.removeprefix("local:///")) for path in paths]

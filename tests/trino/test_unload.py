@@ -14,7 +14,7 @@ from paddock.engines.trino.engine import Lost, TrinoEngine, Unloaded, Unloading
 from paddock.engines.trino.unloading import NOTHING_WRITTEN
 from paddock.jobs.errors import PermanentRunnerError, StaleAttempt
 from paddock.jobs.model import JsonObject
-from tests.trino.asking import Noting, query_info, query_status
+from tests.trino.asking import Noting, make_schema, query_info, query_status
 from tests.trino.conftest import MakeEngine
 from tests.trino.misbehaving import QUERY, Misbehaving, status
 from tests.trino.server import TrinoServer
@@ -28,7 +28,7 @@ SLOW = "SELECT count(*) AS n FROM tpch.sf100.lineitem a, tpch.sf100.lineitem b W
 @pytest.fixture
 async def engine(engine_of: MakeEngine) -> TrinoEngine:
     engine = engine_of(unload_catalog="hive", unload_schema="unloads")
-    await engine.rows("CREATE SCHEMA IF NOT EXISTS hive.unloads", Query(""))
+    await make_schema(engine, "hive.unloads")
     return engine
 
 
@@ -155,7 +155,7 @@ async def test_no_rows_and_no_folder(engine: TrinoEngine, table: str) -> None:
 
 async def test_no_rows_in_a_store(engine_of: MakeEngine) -> None:
     engine = engine_of(unload_catalog="hive_s3", unload_schema="unloads")
-    await engine.rows("CREATE SCHEMA IF NOT EXISTS hive_s3.unloads", Query(""))
+    await make_schema(engine, "hive_s3.unloads")
     table = f"paddock_{uuid.uuid4().hex}"
     sql = "SELECT name FROM nation WHERE nationkey < 0"
     handle = await engine.begin_unload(Query(sql), table, f"s3://trino/{table}", Noting())
