@@ -2,6 +2,7 @@
 
 import asyncio
 import urllib.request
+from collections.abc import Mapping
 from email.message import Message
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def ranged(paddock: Place, id: str, asked: str, **more: str) -> tuple[int, bytes
         request.add_header(name.replace("_", "-"), value)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.status, answer.read(), answer.headers
+
+
+async def listed(url: str, environ: Mapping[str, str]) -> list[str]:
+    return [entry.key async for entry in open_store(url, environ=environ).list("")]
 
 
 @pytest.mark.parametrize("name", MEGABYTES)
@@ -58,11 +63,8 @@ async def test_a_dump_is_downloaded_whole_and_by_ranges(
         assert (code, found) == (206, data[-3:])
         assert (await asyncio.to_thread(ranged, paddock, id, "bytes=-3", If_Range='"another"'))[:2] == (200, data)
 
-        store = open_store(f"{server.url}/stored", environ=server.environ)
-        objects = [entry async for entry in store.list("")]
-        assert len(objects) == (1 if name == "s3_server" else -(-len(data) // part))
+        url, environ = f"{server.url}/stored", server.environ
+        assert len(await listed(url, environ)) == (1 if name == "s3_server" else -(-len(data) // part))
         await asyncio.to_thread(paddock.client.request, "DELETE", f"/export/jobs/{id}")
-        await asyncio.to_thread(
-            wait_for, "its row is gone", lambda: not paddock.client.request("GET", "/export/jobs")["result"]
-        )
-        assert [entry async for entry in store.list("")] == []
+        assert not paddock.client.request("GET", "/export/jobs")["result"], "it is not shown while it goes"
+        await asyncio.to_thread(wait_for, "its objects are gone", lambda: not asyncio.run(listed(url, environ)))

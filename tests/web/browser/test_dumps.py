@@ -306,15 +306,27 @@ async def test_the_list_shows_a_dump_come_and_go_on(person: Person, vault: Playe
     await expect(row).to_contain_text("cancelled", timeout=LIVE_MS)
 
 
+def start_and_drop(up: Up, admin: Client, ada: Client) -> str:
+    """A dump of a table that was there when it was asked for, and no longer is when its turn comes."""
+    admin.request("POST", "/api/kinds/dump:shop/pause", body={})
+    shop = apsw.Connection(str(up.data.parent / "shop.db"))
+    shop.execute("CREATE TABLE nonesuch (x)")
+    id = start(ada, database="shop", tables=["nonesuch", ODD])
+    shop.execute("DROP TABLE nonesuch")
+    shop.close()
+    admin.request("POST", "/api/kinds/dump:shop/resume", body={})
+    return id
+
+
 @pytest.fixture(scope="session")
-def things(admin: Client, ada: Client) -> dict[str, str]:
+def things(up: Up, admin: Client, ada: Client) -> dict[str, str]:
     """One of everything, with odd texts and things that went wrong."""
     made = {
+        "lost": start_and_drop(up, admin, ada),
         "good": start(ada, database="shop"),
         "one": start(ada, database="shop", format="json", table=ODD, compress="zstd"),
         "lake": start(ada, database="lake", format="csv"),
         "failed": start(admin, database="old"),
-        "lost": start(ada, database="shop", tables=["nonesuch", ODD]),
     }
     for id in made.values():
         ended(admin, id)
