@@ -252,11 +252,11 @@ async def trino_scene(
             async with scene.admin() as engine:
                 for catalog in ("hive", "hive_s3"):
                     await make_schema(engine, f"{catalog}.{SCHEMA}")
-                await engine.rows(ENDLESS, Query(""))
+                await engine.rows(MAKE_ENDLESS, Query(""))
             yield scene
         finally:
             await database.close()
 
 
 SLOWLY = "split_count = 1, pages_per_split = 100000, rows_per_page = 1, page_processing_delay = '1s'"
-ENDLESS = f"CREATE TABLE IF NOT EXISTS blackhole.default.endless (n bigint) WITH ({SLOWLY})"
+MAKE_ENDLESS = f"CREATE TABLE IF NOT EXISTS blackhole.default.endless (n bigint) WITH ({SLOWLY})"
