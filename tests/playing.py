@@ -97,6 +97,15 @@ async def served(core: Core, clock: DatabaseClock, *, seconds: float) -> None:
         seconds -= 5
 
 
+async def passes(core: Core, clock: DatabaseClock, played: PlayedWorker, *attempts: Attempt, minutes: float) -> None:
+    """Time, with beats: the worker lives and lists what it holds, and a replica serves."""
+    while minutes > 0:
+        await played.beat(*attempts)
+        await served(core, clock, seconds=min(0.5, minutes) * 60)
+        minutes -= 0.5
+    await played.beat(*attempts)
+
+
 async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
     """What must come true soon; a test never sleeps for a fixed time."""
     async with asyncio.timeout(seconds):

@@ -16,7 +16,7 @@ from paddock.jobs.model import JobId
 from paddock.web.timeline import draw
 from paddock.why import explain
 from tests.conftest import DatabaseClock
-from tests.playing import Attempt, PlayedWorker, read, served, submit, worker
+from tests.playing import Attempt, PlayedWorker, passes, read, served, submit, worker
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -25,15 +25,6 @@ async def running(core: Core) -> tuple[JobId, PlayedWorker, Attempt]:
     [id] = await submit(core, "timed")
     played = await worker(core)
     return id, played, await played.claim_one()
-
-
-async def passes(core: Core, clock: DatabaseClock, played: PlayedWorker, *attempts: Attempt, minutes: float) -> None:
-    """Time, with beats: the worker lives and lists what it holds, and a replica serves."""
-    while minutes > 0:
-        await played.beat(*attempts)
-        await served(core, clock, seconds=min(0.5, minutes) * 60)
-        minutes -= 0.5
-    await played.beat(*attempts)
 
 
 async def test_the_claim_says_what_is_left(core: Core, clock: DatabaseClock) -> None:

@@ -21,7 +21,7 @@ from tests.api.conftest import Clients, serving
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played, Start, status
 from tests.dumps.api.inside import Nobody
-from tests.playing import Attempt, PlayedWorker, served
+from tests.playing import Attempt, passes
 
 
 class Saving(Nobody):
@@ -63,9 +63,9 @@ async def test_a_dump_that_gets_nowhere_for_ten_minutes_fails_and_its_upload_is_
     [upload] = played.files()
     assert "#" in upload
 
-    await passed(core, clock, worker, attempt, minutes=10)
+    await passes(core, clock, worker, attempt, minutes=10)
     assert await rescuing.keep_timeouts(core) == 0, "the worker's head start"
-    await passed(core, clock, worker, attempt, minutes=1)
+    await passes(core, clock, worker, attempt, minutes=1)
     assert await rescuing.keep_timeouts(core) == 1
     found = await status(ada, id)
     assert (found["status"], found["errorMessage"]) == ("failed", "Export job timed out after 10 minutes")
@@ -83,12 +83,6 @@ async def test_a_dump_that_gets_nowhere_for_ten_minutes_fails_and_its_upload_is_
     await cleanup.link.finish(wire.Finish(items=[item_for(cleanup.job, await kind.cleanup(turn, workshop))]))
     assert played.files() == []
     assert list((config.data / ".shop.db.dumps").glob("*/*")) == []
-
-
-async def passed(core: Core, clock: DatabaseClock, worker: PlayedWorker, attempt: Attempt, minutes: int) -> None:
-    for _ in range(minutes * 2):
-        await served(core, clock, seconds=30)
-        await worker.beat(attempt)
 
 
 @pytest.mark.parametrize("at_once", [1, 1_000])
