@@ -330,10 +330,16 @@ async def _finished(serve: Serve, jobs: int) -> None:
     """Until serve has counted so many finishes. Not a query: one that looks for live jobs would walk every dead row.
     And seldom: what serve spends on writing its metrics it does not spend on jobs. History tells when the last ended."""
     deadline = asyncio.get_running_loop().time() + DONE_WITHIN
-    while await _finishes(serve) < jobs:
-        if asyncio.get_running_loop().time() > deadline:
+    began, before = asyncio.get_running_loop().time(), await _finishes(serve)
+    finished = before
+    while finished < jobs:
+        now = asyncio.get_running_loop().time()
+        if now > deadline:
             raise RuntimeError("The jobs did not end.")
-        await asyncio.sleep(0.5)
+        # Again when most of what is left should be done.
+        left = (jobs - finished) * (now - began) / (finished - before) if finished > before else 0
+        await asyncio.sleep(min(max(0.9 * left, 0.5), 10))
+        finished = await _finishes(serve)
 
 
 async def _finishes(serve: Serve) -> float:

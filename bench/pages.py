@@ -198,8 +198,8 @@ async def _opened(serve: Serve, path: str) -> AsyncIterator[OpenPage]:
     if shown := re.findall(r'<tr[^>]* data-job="([^"]+)"', text)[:SHOWN_ROWS]:
         page.query = f"?rows={','.join(shown)}"
         page.regions["rows"] = LIST_EVERY
-    narrowed = re.search(r'data-stream="([^"]*)"', text)
-    stream = asyncio.create_task(_watch(serve, page, narrowed.group(1) if narrowed else ""))
+    [(narrowed, fields)] = re.findall(r'data-stream="([^"]*)" data-fields="([^"]*)"', text)
+    stream = asyncio.create_task(_watch(serve, page, f"{narrowed}&fields={fields}"))
     try:
         yield page
         if stream.done():

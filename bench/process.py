@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -59,7 +60,9 @@ class ContenderProcess:
 
 
 @contextlib.asynccontextmanager
-async def contender(module: str, *arguments: str, grace: float = 10.0) -> AsyncIterator[ContenderProcess]:
+async def contender(
+    module: str, *arguments: str, grace: float = 10.0, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[ContenderProcess]:
     """Leaving the block closes its line, and kills it if it has not ended `grace` seconds later."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -72,6 +75,7 @@ async def contender(module: str, *arguments: str, grace: float = 10.0) -> AsyncI
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             limit=64 * 1024 * 1024,
+            env={**os.environ, **(environment or {})},
         )
         try:
             yield ContenderProcess(process, errors)

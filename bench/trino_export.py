@@ -1,7 +1,8 @@
 """A whole export from Trino to Parquet: ours against the official client, `pa.array` and Arrow's Parquet writer.
 
 CPU of the exporting process, each in one of its own, in turn, from a server that has its answers ready. Ours includes
-what the other leaves out: the gate's query, checksums, reading the file back, the manifest.
+what the other leaves out: the gate's query, checksums, reading the file back, the manifest. Its process keeps its memory
+as a worker's does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from bench.environment import Env
 from bench.figures import Figure, at_least, shown
 from bench.process import ContenderProcess, contender
+from paddock.worker.processes import SMALL_HEAPS
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ async def run(env: Env) -> list[Figure]:
             ready = await server.expect("ready")
             async with (
                 contender("bench.trino_contenders", "official", ready["url"]) as official,
-                contender("bench.trino_contenders", "ours", ready["url"]) as ours,
+                contender("bench.trino_contenders", "ours", ready["url"], environment=SMALL_HEAPS) as ours,
             ):
                 await official.expect("ready")
                 await ours.expect("ready")

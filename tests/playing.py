@@ -70,6 +70,10 @@ class PlayedWorker:
         answer = await self.link.beat(self.session, wire.Beat(holding=holding, **fields))
         return [verdict.verdict for verdict in answer.verdicts]
 
+    async def report(self, attempt: Attempt, **progress: Any) -> None:
+        held = wire.Held(id=attempt.job.id, attempt_id=attempt.job.attempt_id, report=progress)
+        await self.link.beat(self.session, wire.Beat(holding=[held], renew=False))
+
 
 async def worker(core: Core, name: str = "worker") -> PlayedWorker:
     link = core.link()

@@ -167,6 +167,21 @@ def scrub_item(name: str, value: object, depth: int = DEPTH) -> object:
     return MASK if _is_secret(name[:200]) else scrub_value(value, depth)
 
 
+def masked(value: Any) -> Any:
+    """JSON as people may see it: payloads, results and reports name secrets and should hold none; one that does must
+    not come back. It is whole, unlike what is logged: its size and depth are bounded where it is taken."""
+    if isinstance(value, str):
+        return scrub(value, limit=len(value))
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if isinstance(inner, str) and SECRET_NAME.search(key) else masked(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [masked(inner) for inner in value]
+    return value
+
+
 def scrub_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for name, value in event.items():
         if not name.startswith("_"):  # structlog's own: `_record`, `_from_structlog`

@@ -134,10 +134,10 @@ async def test_a_worker_that_hangs_up_frees_its_place(served: str, clients: Clie
         with pytest.raises(httpx2.ReadTimeout):
             await worker.post("/internal/jobs/claim", json=claim(session, wait_seconds=30), timeout=0.5)
     for _ in range(100):
-        if not core.claims._waiters:
+        if not core.claims.waiters:
             break
         await asyncio.sleep(0.05)
-    assert not core.claims._waiters
+    assert not core.claims.waiters
 
 
 async def test_long_polls_are_answered_empty_when_the_process_stops(core: Core, clients: Clients) -> None:

@@ -9,7 +9,7 @@ from paddock.jobs.core import Core
 from paddock.jobs.events import OwnedEvent, emit
 from paddock.jobs.model import NewEvent
 from tests.api.conftest import Clients
-from tests.playing import worker
+from tests.playing import read, worker
 
 ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
 
@@ -76,6 +76,28 @@ async def test_a_result_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncCl
     for answer in answers:
         assert "hunter2" not in answer.text
     assert answers[0].json()["data"]["result"]["rows"] == 7
+
+
+async def test_a_report_that_holds_secrets_is_kept_and_comes_back_masked(ada: httpx2.AsyncClient, core: Core) -> None:
+    submitted = await ada.post("/api/jobs", json={"kind": "plain", "payload": {}})
+    played = await worker(core)
+    attempt = await played.claim_one()
+    url = "postgresql://ada:hunter2@db/shop"
+    await played.report(attempt, phase=f"reading {url}", access_token="hunter2", deep=[{"url": url}], rows=7)
+
+    own = submitted.headers["location"]
+    answers = [await ada.get(path) for path in (own, "/api/jobs", f"{own}/timeline")]
+    for answer in answers:
+        assert answer.status_code == 200
+        assert "hunter2" not in answer.text
+    report = answers[0].json()["data"]["report"]
+    assert report == {
+        "phase": "reading postgresql://***@db/shop",
+        "access_token": "***",
+        "deep": [{"url": "postgresql://***@db/shop"}],
+        "rows": 7,
+    }
+    assert (await read(core, attempt.id)).report == report, "masked where it is taken: nobody who reads it has to"
 
 
 async def test_a_fact_that_holds_secrets_comes_back_masked(ada: httpx2.AsyncClient, core: Core) -> None:

@@ -14,6 +14,7 @@ import pytest
 from paddock.api import hub as hubs
 from paddock.api import stream as streams
 from paddock.api.app import create_app
+from paddock.api.job_json import BriefJob
 from paddock.api.places import Places
 from paddock.config import Config
 from paddock.jobs.core import Core
@@ -99,6 +100,18 @@ async def test_each_message_is_a_jobs_current_state(
         await heard.until(lambda: heard.states(job)[-1] == "claimed")
         await attempt.finish()
         await heard.until(lambda: heard.states(job)[-1] == "completed")
+
+
+async def test_secrets_in_a_report_are_masked(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, core: Core
+) -> None:
+    job = await submit(ada)
+    played = await play_worker(core)
+    attempt = await played.claim_one()
+    async with watching(served, clients, "ada", f"?job={job}") as heard:
+        await played.report(attempt, phase="reading s3://key:hunter2@bucket", password="hunter2")
+        await heard.until(lambda: heard.messages)
+        assert heard.messages[-1][1]["report"] == {"phase": "reading s3://***@bucket", "password": "***"}
 
 
 async def test_a_watcher_hears_of_its_own_only_and_ops_of_all(
@@ -205,6 +218,40 @@ async def test_a_batch_holds_all_changed_jobs_once_a_second(
         assert [job["id"] for job in heard.messages[0][1]["jobs"]] == [first]
 
 
+async def test_a_watcher_is_told_the_fields_it_asks_for(
+    served: str, clients: Clients, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    async with (
+        watching(served, clients, "ada", "?batch=1&fields=status,links") as some,
+        watching(served, clients, "ada", "?fields=kind") as one_by_one,
+        watching(served, clients, "ada", "?batch=1") as all_of_it,
+    ):
+        before = some.last_id
+        id = await submit(ada)
+        for heard in (some, one_by_one, all_of_it):
+            await heard.until(lambda heard=heard: heard.messages)
+        [job] = some.messages[0][1]["jobs"]
+        assert (job.keys(), job["id"], job["status"]) == ({"id", "status", "links"}, id, "pending")
+        assert one_by_one.messages == [("job", {"id": id, "kind": "plain"})]
+        assert all_of_it.messages[0][1]["jobs"][0].keys() == BriefJob.model_fields.keys()
+    async with watching(served, clients, "ada", "?batch=1&fields=id", last_id=before) as again:
+        await again.until(lambda: again.messages)
+        assert again.messages == [("jobs", {"jobs": [{"id": id}]})]
+    async with (
+        watching(served, clients, "ada", f"?batch=1&fields=id,status&job={id}") as little,
+        watching(served, clients, "ada", "?batch=1&fields=kind") as as_little,
+    ):
+        await submit(bob)
+        await ada.post(f"/api/jobs/{id}/cancel")
+        for heard in (little, as_little):
+            await heard.until(lambda heard=heard: heard.messages)
+        assert little.messages == [("jobs", {"jobs": [{"id": id, "status": "cancelled"}]})]
+        assert as_little.messages == [("jobs", {"jobs": [{"id": id, "kind": "plain"}]})]
+    for unknown in ("payload", "id,nonesuch", ""):
+        refused = await ada.get(f"/api/stream?fields={unknown}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid"), unknown
+
+
 async def test_over_five_hundred_changes_a_batch_says_reset(
     served: str, clients: Clients, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
@@ -218,6 +265,42 @@ async def test_over_five_hundred_changes_a_batch_says_reset(
         await his.until(lambda: his.messages)
         assert hers.messages[0] == ("reset", {})
         assert [job["id"] for job in his.messages[0][1]["jobs"]] == [own], "her storm is not his"
+
+
+async def test_a_storm_of_others_is_no_reset_for_those_who_watch_their_own(
+    served: str,
+    clients: Clients,
+    ada: httpx2.AsyncClient,
+    bob: httpx2.AsyncClient,
+    core: Core,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More changes at once than are read, nearly all of them ada's: only whoever watches those loads again."""
+    monkeypatch.setattr(hubs, "MOST_READ", 20)
+    made = await ada.post("/api/jobs/batch", json={"jobs": [{"kind": "plain"}] * 30})
+    own = await submit(bob, kind="other")
+    storm = [JobId(UUID(id)) for id in (*(job["id"] for job in made.json()["data"]), own)]
+    async with (
+        watching(served, clients, "ada", "?batch=1") as hers,
+        watching(served, clients, "bob", "?batch=1") as his,
+        watching(served, clients, "bob") as one_by_one,
+        watching(served, clients, "grace", "?batch=1&kind=other") as of_a_kind,
+        watching(served, clients, "grace", "?batch=1") as everybodys,
+    ):
+        before = his.last_id
+        core.changes.record(storm)
+        for heard in (hers, his, one_by_one, of_a_kind, everybodys):
+            await heard.until(lambda heard=heard: heard.messages)
+
+        assert hers.messages == everybodys.messages == [("reset", {})]
+        for heard in (his, of_a_kind):
+            assert [[job["id"] for job in data["jobs"]] for _, data in heard.messages] == [[own]]
+        assert one_by_one.states(own) == ["pending"]
+    for name, told in (("bob", [own]), ("ada", None)):
+        async with watching(served, clients, name, "?batch=1", last_id=before) as again:
+            await again.until(lambda again=again: again.messages)
+            assert again.messages[0][0] == ("reset" if told is None else "jobs"), "nor when coming back"
+            assert [job["id"] for job in again.messages[0][1].get("jobs", ())] == (told or [])
 
 
 async def test_a_token_has_so_many_streams_at_once(core: Core, clients: Clients) -> None:

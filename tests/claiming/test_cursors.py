@@ -18,7 +18,7 @@ async def pass_by(core: Core, clock: DatabaseClock) -> None:
     await submit(core)
     attempt = await (await worker(core, "passer-by")).claim_one()
     await attempt.finish()
-    assert core.claims._cursors["plain", 3] > clock.at - timedelta(seconds=5)
+    assert core.claims.cursors.reached["plain", 3] > clock.at - timedelta(seconds=5)
 
 
 async def insert_behind(core: Core, clock: DatabaseClock) -> None:
@@ -63,7 +63,7 @@ async def test_the_sweep_finds_a_job_whose_wake_up_was_lost(core: Core, clock: D
     await pass_by(core, clock)
     played = await worker(core)
     claim = asyncio.create_task(played.claim(wait=30))
-    await until(lambda: any(vars(waiter.woken)["_waiters"] for waiter in core.claims._waiters.values()))
+    await until(lambda: any(vars(waiter.woken)["_waiters"] for waiter in core.claims.waiters))
     await insert_behind(core, clock)
     assert not claim.done()
     await core.claims.sweep()
@@ -118,6 +118,6 @@ async def test_after_a_gap_in_listening_nothing_is_believed(core: Core, clock: D
 async def test_cursors_do_not_grow_with_jobs(core: Core, clock: DatabaseClock) -> None:
     for _ in range(3):
         await pass_by(core, clock)
-    assert set(core.claims._cursors) == {("plain", 3)}
-    assert not core.claims._flights
-    assert not core.claims._waiters
+    assert set(core.claims.cursors.reached) == {("plain", 3)}
+    assert not core.claims.cursors.flights
+    assert not core.claims.waiters

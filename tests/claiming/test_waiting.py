@@ -32,7 +32,7 @@ async def second_core(dsn: str, core: Core) -> AsyncIterator[Core]:
 
 async def waiting(core: Core, n: int = 1) -> None:
     """Until n claims sleep: they have looked, found nothing, and hold no connection."""
-    await until(lambda: sum(bool(vars(w.woken)["_waiters"]) for w in core.claims._waiters.values()) >= n)
+    await until(lambda: sum(bool(vars(w.woken)["_waiters"]) for w in core.claims.waiters) >= n)
 
 
 def start(played: PlayedWorker, *kinds: str, **fields: Any) -> "asyncio.Task[list[Attempt]]":
@@ -98,7 +98,7 @@ async def test_a_released_job(core: Core) -> None:
 
 
 async def test_a_job_somebody_makes_run_now(core: Core) -> None:
-    [id] = await submit(core, delay=timedelta(hours=1))
+    [id] = await submit(core, delay=timedelta(seconds=40))
     claim = start(await worker(core))
     await waiting(core)
     await core.run_now(id, actor="ann")
@@ -219,6 +219,54 @@ async def test_a_wake_up_during_the_last_look_goes_to_another(core: Core) -> Non
     assert len(await soon(stays)) == 1
 
 
+@pytest.fixture
+def sought(core: Core) -> list[set[str]]:
+    """The kinds that each claim looked for."""
+    found, fetch = [], core.db.fetch
+
+    async def noted(statement: Any, *arguments: Any) -> Any:
+        if statement.name == "claim_jobs":
+            found.append(set(arguments[2]))
+        return await fetch(statement, *arguments)
+
+    core.db.fetch = noted  # type: ignore[method-assign]
+    return found
+
+
+async def test_woken_for_a_kind_it_looks_for_no_other(core: Core, sought: list[set[str]]) -> None:
+    claim = start(await worker(core), "plain", "other")
+    await waiting(core)
+    await submit(core)
+    assert len(await soon(claim)) == 1
+    assert sought == [{"plain", "other"}, {"plain"}]
+
+
+async def test_woken_for_two_kinds_before_it_looks_it_looks_for_both(core: Core, sought: list[set[str]]) -> None:
+    claim = start(await worker(core), "plain", "other")
+    await waiting(core)
+    async with core.db.transaction() as tx:
+        ids = await core.enqueue(tx, [NewJob("plain", {}), NewJob("other", {})])
+    assert sorted(attempt.id for attempt in await soon(claim)) == sorted(ids)
+    assert sought[1:] == [{"plain", "other"}]
+
+
+async def test_what_becomes_due_beside_the_wake_up_for_another_kind_is_seen(
+    core: Core, clock: DatabaseClock, sought: list[set[str]]
+) -> None:
+    """It was enqueued long ago and nobody wakes the worker for it: the worker knows by itself when it is due, and must
+    not forget that when it is woken for something else that another worker takes."""
+    [late] = await submit(core, "other", delay=timedelta(seconds=40))
+    claim = start(await worker(core), "plain", "other")
+    await waiting(core)
+    [waiter] = core.claims.waiters
+    await clock.advance(seconds=41)
+    waiter.look_by = 0.0
+    waiter.wakes.add(("plain", 3))
+    waiter.woken.set()
+    assert [attempt.id for attempt in await soon(claim)] == [late]
+    assert sought == [{"plain", "other"}, {"plain"}, {"plain", "other"}]
+
+
 async def test_no_connection_is_held_while_waiting(dsn: str) -> None:
     async with open_core(dsn, Kinds(TEST_KINDS), metrics=Metrics(CollectorRegistry()), durable=1, relaxed=1) as core:
         claims = [start(await worker(core, f"w{n}")) for n in range(20)]
@@ -241,7 +289,7 @@ async def test_it_is_answered_empty_when_the_control_plane_stops(core: Core) -> 
 async def test_it_is_answered_empty_when_its_time_is_up(core: Core) -> None:
     claim = asyncio.create_task((await worker(core)).claim(wait=0.1))
     assert await soon(claim) == []
-    assert not core.claims._waiters
+    assert not core.claims.waiters
 
 
 async def test_the_same_question_again_answers_the_first_asker(core: Core) -> None:
@@ -260,9 +308,9 @@ async def test_delayed_jobs_share_timers(core: Core) -> None:
     await waiting(core)
     await submit(core, n=500, delay=timedelta(milliseconds=400))
     await submit(core, n=500, delay=timedelta(milliseconds=400))
-    assert len(core.claims._timers) <= 2
+    assert len(core.claims.waiters.timers) <= 2
     assert len(await soon(claim)) == 10
-    await until(lambda: not core.claims._timers)
+    await until(lambda: not core.claims.waiters.timers)
 
 
 class TestAcrossReplicas:
@@ -288,7 +336,7 @@ class TestAcrossReplicas:
             await asyncio.sleep(0.2)
             await submit(second_core)
             await played.claim_one()
-            assert second_core.claims._cursors
+            assert second_core.claims.cursors.reached
             claim = start(played)
             await waiting(second_core)
         assert [attempt.id for attempt in await soon(claim)] == [late]

@@ -86,6 +86,23 @@ def test_the_ending_of_the_file_names_the_format(
     assert "is whole" in checked.out
 
 
+def test_a_file_without_counts_is_compared_with_what_the_server_says(
+    terminal: Terminal, dumped: Callable[..., str], tmp_path: Path
+) -> None:
+    id, file, told = dumped("shop", "--format", "json"), tmp_path / "shop.json", tmp_path / "told.json"
+    terminal("dumps", "download", id, "-o", str(file))
+    told.write_text(terminal("dumps", "show", id, "-o", "json").out)
+
+    whole = terminal("dump", "verify", str(file), "--told", str(told), data=False)
+    told.write_text(told.read_text().replace(f'"orders": {ORDERS}', f'"orders": {ORDERS + 1}'))
+    differs = terminal("dump", "verify", str(file), "--told", str(told), data=False)
+    useless = terminal("dump", "verify", str(file), "--told", str(file), data=False)
+
+    assert (whole.code, whole.err) == (0, "")
+    assert (differs.code, f"differs: the dump says {ORDERS + 1:,}" in differs.out) == (1, True), differs.out
+    assert (useless.code, "does not tell the rows of tables" in useless.err) == (1, True), useless.err
+
+
 def test_options_reach_the_dump(terminal: Terminal, tmp_path: Path) -> None:
     terminal("dump", "shop", "--schema-only", "--exclude-table", "orders", "-o", str(tmp_path / "a.sql"))
     assert "CREATE TABLE customer" in (tmp_path / "a.sql").read_text()

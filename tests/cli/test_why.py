@@ -141,6 +141,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"workers": [WORKER]},
         ["running on w1 for 3 min and last reported 40 %, 12,000 rows", "last heard of 3.0 s ago", "jobs watch"],
     ),
+    "running and reporting nonsense": (
+        job(
+            "claimed",
+            claimed_by="w1",
+            claimed_at=at(minutes=3),
+            session_id="s1",
+            report={"percent": True, "phase": 3, "rows": "many", "eta_seconds": 1e300},
+        ),
+        {"workers": [WORKER]},
+        ["running on w1 for 3 min. ", "jobs watch"],
+    ),
     "running on a silent worker": (
         job("claimed", claimed_by="w1", claimed_at=at(minutes=3), session_id="s1", visible_at=LATER["due_at"]),
         {"workers": [{**WORKER, "beat_at": at(seconds=50)}]},

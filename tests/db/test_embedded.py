@@ -24,7 +24,6 @@ import pytest
 from structlog.testing import capture_logs
 
 import paddock
-from paddock.db import embedded
 from paddock.db.embedded import (
     DataFolderInUse,
     EmbeddedPostgres,
@@ -32,7 +31,13 @@ from paddock.db.embedded import (
     FolderUnreachable,
     WrongVersion,
     embedded_postgres,
+    locks,
+    place,
+    wheel_programs,
 )
+from paddock.db.embedded.place import server_account
+from paddock.up import UpError
+from paddock.up import folder as up_folder
 
 SOURCE = Path(paddock.__file__).parents[1]
 ROOT = os.geteuid() == 0
@@ -146,7 +151,7 @@ async def query(dsn: str, sql: str) -> object:
 
 def programs(folder: Path, **scripts: str) -> Path:
     """A folder of PostgreSQL programs where some begin with shell lines of the test."""
-    real = embedded._wheel_programs()
+    real = wheel_programs()
     pg_bin = folder / "bin"
     pg_bin.mkdir()
     for program in ("postgres", "initdb"):
@@ -230,7 +235,7 @@ async def test_start_waits_for_the_last_process_of_the_old_server(folder: Path, 
     owner.kill()
 
     with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "_LOG_EVERY", timedelta(0))
+        patch.setattr(locks, "_LOG_EVERY", timedelta(0))
         start = asyncio.create_task(query_once(data_dir))
         await eventually(lambda: any(line.get("until") == "the previous postgres has ended" for line in logs))
         assert not start.done()
@@ -262,7 +267,7 @@ async def test_left_pid_file_of_a_living_process_does_not_stop_the_start(folder:
         pass
     # What a killed server leaves, after its process id went to somebody else: a process of the same account, because
     # postgres itself sees through one of another account.
-    account = embedded._server_account(data_dir / "pg")
+    account = server_account(data_dir / "pg")
     with subprocess.Popen(["sleep", "600"], user=account.uid if ROOT else None) as stranger:
         try:
             pid_file = data_dir / "pg" / "postmaster.pid"
@@ -278,9 +283,9 @@ async def test_server_started_by_hand_is_respected(folder: Path) -> None:
     data_dir = folder / "data"
     async with embedded_postgres(data_dir):
         pass
-    account = embedded._server_account(data_dir / "pg")
+    account = server_account(data_dir / "pg")
     command: list[str | Path] = [
-        embedded._wheel_programs() / "postgres",
+        wheel_programs() / "postgres",
         "-D",
         data_dir / "pg",
         "-c",
@@ -322,7 +327,7 @@ async def test_start_has_no_time_limit(folder: Path) -> None:
     pg_bin = programs(folder, postgres=waits)
     with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
         hours = itertools.count(step=3600)  # each look at the clock is an hour later
-        patch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+        patch.setattr(locks, "time", SimpleNamespace(monotonic=lambda: next(hours)))
         start = asyncio.create_task(start_and_query(folder / "data", pg_bin))
         await eventually((folder / "waiting").exists)
         await eventually(lambda: sum(line.get("until") == "postgres accepts connections" for line in logs) > 20)
@@ -357,7 +362,7 @@ async def test_kill_while_the_cluster_is_made(folder: Path, owners: Callable[...
     data_dir = folder / "data"
     # initdb has written files and not finished; or: it has, and the database is not created yet.
     step = {
-        "initdb": f'"{embedded._wheel_programs()}/initdb" "$@"; : > "{folder}/waiting"; exec sleep 600',
+        "initdb": f'"{wheel_programs()}/initdb" "$@"; : > "{folder}/waiting"; exec sleep 600',
         "postgres": f'case "$*" in *--single*) : > "{folder}/waiting"; exec sleep 600;; esac',
     }
     pg_bin = programs(folder, **{program: step[program]})
@@ -412,7 +417,7 @@ async def test_socket_path_too_long_or_odd(folder: Path, name: str, owners: Call
 
 @pytest.mark.slow
 async def test_stop_that_takes_too_long_becomes_immediate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "_STOP_GRACE", timedelta(milliseconds=50))
+    monkeypatch.setattr("paddock.db.embedded.server._STOP_GRACE", timedelta(milliseconds=50))
     async with embedded_postgres(folder / "data") as server:
         # A stopped checkpointer: a fast shutdown waits for its last checkpoint for ever.
         [checkpointer] = [
@@ -433,7 +438,7 @@ async def test_nobody_else_can_connect(folder: Path) -> None:
         # Even with the folder open, and as the very account that postgres runs as, the kernel tells who is asking.
         socket_dir.chmod(0o711)
         socket_dir.joinpath(".s.PGSQL.5432").chmod(0o777)
-        psql = embedded._wheel_programs() / "psql"
+        psql = wheel_programs() / "psql"
         for name in {"nobody", pwd.getpwuid(socket_dir.stat().st_uid).pw_name}:
             answer = run_as(pwd.getpwnam(name).pw_uid, psql, server.dsn, "-c", "SELECT 1")
             assert "Peer authentication failed" in answer.stderr
@@ -508,3 +513,11 @@ async def test_server_outlives_the_thread_that_asked_for_it(folder: Path) -> Non
 
     await asyncio.to_thread(loop.run_until_complete, context.__aexit__(None, None, None))
     loop.close()
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+    (folder / "file").touch()
+    wanted = folder / "file" / "deep" / "data"
+    for make, refusal in ((place.make_folder, FolderUnreachable), (up_folder.make_folder, UpError)):
+        with pytest.raises(refusal, match=rf"^{folder}/file/deep cannot be made: .*--data DIR"):
+            make(wanted)

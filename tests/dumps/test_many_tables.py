@@ -10,7 +10,7 @@ import pytest
 
 from paddock.dumps import composing, running, writing
 from paddock.dumps.composing import TRAILER
-from paddock.dumps.model import DumpOptions, DumpPayload, Format
+from paddock.dumps.model import DumpOptions, DumpPayload, Format, counts_key
 from paddock.dumps.workshop import DumpWorkshop
 from tests.dumps.turning import CopiedDatabase, Job, configured, one_turn, to_its_end
 
@@ -47,8 +47,10 @@ async def test_thousands_of_tables_are_dumped_turn_by_turn(
     assert job.attempt > 3
     assert (finished.table_count, finished.rows, finished.tables) == (count, count, None)
     file = tmp_path / "store" / finished.key
-    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == [file]
+    told = tmp_path / "store" / counts_key(finished.key)
+    assert sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file()) == [file, told]
     counts = dict.fromkeys(tables, 1)
+    assert json.loads(told.read_bytes()) == counts
     if format == "sql":
         assert json.loads(file.read_bytes().splitlines()[-1].removeprefix(TRAILER))["tables"] == counts
     elif format == "json":
@@ -78,7 +80,8 @@ async def test_cancelled_when_its_file_is_whole_it_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many_tables(tmp_path, monkeypatch, MANY)
-    job, workshop = new_job(), DumpWorkshop(configured(tmp_path))
+    # All of it in one turn, however slow the machine is.
+    job, workshop = new_job(), DumpWorkshop(configured(tmp_path, dumps_slice_seconds=600))
 
     async def cancelled(*args: object) -> None:
         raise RuntimeError("cancelled here")

@@ -516,3 +516,31 @@ def test_the_reader_keeps_only_a_part_in_memory(write: Write) -> None:
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdicts"),
+    [
+        ({"a": 2, "b": 0}, {"a": True, "b": True}),
+        ({"a": 3, "b": 0}, {"a": False, "b": True}),
+        ({"a": 2, "b": 0, "c": 1}, {"a": True, "b": True, "c": False}),
+        ({"a": 2}, {"a": True, "b": False}),
+    ],
+    ids=["the same", "fewer rows", "a table too few", "a table too many"],
+)
+def test_a_file_without_counts_is_compared_with_those_of_its_dump(
+    write: Write, counts: dict[str, int], verdicts: dict[str, bool]
+) -> None:
+    file = write(b'{"a": [{"x": 1}, {"x": 2}], "b": []}', "shop.json")
+
+    found = verify(file, lambda done, total: None, counts=counts)
+
+    assert {table.table: table.ok for table in found.tables} == verdicts
+    assert (found.compared, found.ok) == (True, all(verdicts.values()))
+
+
+@pytest.mark.parametrize(("name", "content"), [("t.json", b'[{"x": 1}]'), ("t.csv", b"x\r\n1\r\n")])
+def test_a_file_of_one_table_is_compared_under_its_name(write: Write, name: str, content: bytes) -> None:
+    found = verify(write(content, name), lambda done, total: None, counts={"orders": 2})
+
+    assert [(table.table, table.rows, table.expected, table.ok) for table in found.tables] == [("orders", 1, 2, False)]

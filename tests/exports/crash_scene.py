@@ -295,13 +295,18 @@ def files_below(folder: Path) -> set[str]:
 
 
 def engine_children() -> list[int]:
-    """Of this test's own runners."""
+    """Of this test's own runners; a whole `paddock up` of other tests is further down."""
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for runner in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE and any("duckdb_child" in part for part in process.cmdline()):
-                found.append(process.pid)
+            found += [process.pid for process in runner.children() if _is_engine(process)]
     return found
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE and any("duckdb_child" in part for part in process.cmdline())
+    return False
 
 
 @contextlib.asynccontextmanager

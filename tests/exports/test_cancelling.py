@@ -115,3 +115,41 @@ async def test_a_worker_that_does_not_know_of_the_cancel_publishes_nothing(clock
         await scene.held()
 
     assert scene.at_destination("daily") == set()
+
+
+async def test_a_manifest_that_its_worker_sends_after_the_cleanup_is_taken_back(
+    clock: DatabaseClock, scene: Scene
+) -> None:
+    """The fence was asked and the worker stood still: a cleanup waits for what may be on its way, and still is early."""
+    scene.plan("hold delivering 1", "hold raised 1")
+    async with scene.doomed_worker() as doomed:
+        export = await scene.export(to="daily")
+        await scene.held()
+        os.kill(doomed.pid, signal.SIGSTOP)
+        await scene.cancel(export)
+
+        async def session_over() -> bool:
+            await clock.advance(seconds=9)
+            return (await rescuing.rescue(scene.core)).cleanups > 0
+
+        await until("the session is over", session_over)
+        async with scene.working():
+            cleanup = await scene.cleanup_of(export)
+
+            async def waits() -> bool:
+                job = await scene.job(cleanup)
+                return job.status == "pending" and job.turn_count == 1
+
+            await until("the cleanup waits", waits)
+            assert scene.at_destination("daily"), "what a manifest on its way would name"
+            assert await scene.locks() == ["destination:lake:daily"]
+            await scene.run_now(cleanup)
+            assert (await scene.cleaned(export)).status == "completed"
+        assert scene.at_destination("daily") == set()
+
+        scene.let_go()
+        os.kill(doomed.pid, signal.SIGCONT)
+        await scene.held()
+
+    assert scene.at_destination("daily") == set()
+    assert await scene.locks() == []

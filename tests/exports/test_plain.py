@@ -245,13 +245,42 @@ def test_a_destination_gets_the_files_and_then_the_manifest(place: Place) -> Non
     [file] = content["files"]
     assert pq.read_table((place.folder / "lake" / manifest).parent / file["name"]).num_rows == ROWS
 
-    again = place.export(sql="SELECT 1 AS a", destination="lake:people/{year}")
-    assert (again["status"], again["error"]["code"]) == ("failed", "destination_not_empty")
+    with pytest.raises(PaddockError) as refused:
+        place.export(sql="SELECT 1 AS a", destination="lake:people/{year}")
+    assert (refused.value.status, refused.value.code) == (409, "destination_not_empty")
+    assert refused.value.details["holder"] == export["job_id"]
 
     replaced = place.export(sql="SELECT 1 AS a", destination="lake:people/{year}", if_exists="replace")
     assert replaced["status"] == "completed"
     left = [name for name in place.files("lake") if name.startswith("people/") and name.endswith(".parquet")]
     assert [Path(name).name for name in left] == [f"{replaced['job_id']}-0.parquet"]
+
+
+def test_a_used_destination_names_its_holder_to_those_who_may_know(place: Place) -> None:
+    body = {"engine": "local", "sql": "SELECT 1 AS a", "destination": "lake:held"}
+    first = place.client.request("POST", "/api/exports", body=body, idempotency_key="held")["data"]
+    assert place.ended(first["id"])["status"] == "completed"
+    other = place.token("neighbour", engines=["local"], destinations=["lake"])
+
+    with pytest.raises(PaddockError) as refused:
+        other.request("POST", "/api/exports", body=body)
+    assert (refused.value.status, refused.value.code) == (409, "destination_not_empty")
+    assert first["job_id"] not in f"{refused.value.details}{refused.value}"
+
+    again = place.client.request("POST", "/api/exports", body=body, idempotency_key="held")["data"]
+    assert again["id"] == first["id"], "the same request again, not a second one"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"job": 7}', '{"job": "x", "files": []}'])
+def test_a_destination_that_somebody_else_uses_is_refused_at_once(place: Place, content: str) -> None:
+    folder = place.folder / "lake" / "used"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_manifest.json").write_text(content)
+
+    with pytest.raises(PaddockError) as refused:
+        place.export(sql="SELECT 1 AS a", destination="lake:used")
+    assert (refused.value.status, refused.value.code) == (409, "destination_not_empty")
+    assert "holder" not in refused.value.details
 
 
 def test_what_a_later_job_delivered_is_not_overwritten_by_an_earlier_one(place: Place) -> None:

@@ -19,9 +19,8 @@ from paddock.exports.writing.dictionaries import dictionary_columns
 from paddock.exports.writing.options import Compression, Format, OutputOptions
 from paddock.exports.writing.output import Output
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from paddock.storage.drafts import Part
 from paddock.storage.scratch import ScratchFile
-from tests.exports.writing_support import Place, place, read_parquet, text_of, write
+from tests.exports.writing_support import place, read_parquet, text_of, write
 
 IDS = pa.schema([("id", pa.int64())])
 
@@ -327,22 +326,6 @@ async def test_the_chosen_dictionaries_are_in_the_file(tmp_path: Path) -> None:
     assert not group.column(1).has_dictionary_page
     assert group.column(1).compression == "ZSTD"
     assert group.column(1).statistics.max == "id 999"
-
-
-async def test_compact_encodings_are_only_used_when_asked_for(tmp_path: Path) -> None:
-    batch = pa.record_batch({"id": range(5_000), "x": [number / 7 for number in range(5_000)]})
-    with place(tmp_path) as at:
-        (plain,) = await write(at, batch.schema, [batch])
-        assert _encodings(at, plain) == [{"PLAIN", "RLE"}, {"PLAIN", "RLE"}]
-        at.begin()
-        (compact,) = await write(at, batch.schema, [batch], "parquet", OutputOptions(encoding="compact"))
-        assert _encodings(at, compact) == [{"DELTA_BINARY_PACKED", "RLE"}, {"BYTE_STREAM_SPLIT", "RLE"}]
-        assert duckdb.sql(f"SELECT sum(id) FROM '{at.path(compact)}'").fetchall() == [(4_999 * 2_500,)]
-
-
-def _encodings(at: Place, part: Part) -> list[set[str]]:
-    group = pq.ParquetFile(at.path(part)).metadata.row_group(0)
-    return [set(group.column(number).encodings) for number in range(group.num_columns)]
 
 
 async def test_decimals_are_integers_that_other_readers_understand(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import asyncpg
 import msgspec
 import pytest
 
-from paddock.jobs import fencing, wire
+from paddock.jobs import finish_items, wire
+from paddock.jobs import saving as saving_module
 from paddock.jobs.core import Core
 from paddock.jobs.model import MAX_RESULT_BYTES, MAX_SAVED_BYTES
 from tests.playing import Attempt, read, submit, worker
@@ -108,6 +109,25 @@ async def test_what_is_only_odd_is_stored_and_can_be_read(core: Core, good: Any)
     await read(core, attempt.id)
 
 
+async def test_plain_finishes_need_no_transaction_around_their_statement(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await submit(core, n=3)
+    first, *others = await (await worker(core)).claim()
+    monkeypatch.setattr(core.db, "transaction", None)
+    assert await finished(core, done(first, {"n": 1}), *map(done, others)) == ["accepted"] * 3
+    assert (await read(core, first.id)).result == {"n": 1}
+
+
+async def test_of_plain_finishes_only_the_late_one_is_turned_away(core: Core) -> None:
+    await submit(core, n=3)
+    first, late, last = await (await worker(core)).claim()
+    assert await finished(core, done(late)) == ["accepted"]
+    other = wire.FinishItem(id=first.job.id, attempt_id=uuid4(), outcome="done")
+    verdicts = await finished(core, other, done(first), done(late), done(last))
+    assert verdicts == ["stale_attempt", "accepted", "already_yours", "accepted"]
+
+
 async def test_saved_state_is_an_object_of_at_most_64_kib(core: Core) -> None:
     await submit(core)
     attempt = await (await worker(core)).claim_one()
@@ -127,7 +147,8 @@ async def test_what_only_the_database_refuses_fails_its_own_job_and_no_other(
     def unchecked(value: Any, **_: object) -> str | None:
         return None if value is None else msgspec.json.encode(value).decode()
 
-    monkeypatch.setattr(fencing, "checked_json", unchecked)
+    monkeypatch.setattr(saving_module, "checked_json", unchecked)
+    monkeypatch.setattr(finish_items, "checked_json", unchecked)
     await submit(core, n=3)
     first, middle, last = await (await worker(core)).claim()
     nul = {"a": "\0"}

@@ -29,7 +29,7 @@ async def scatter(db: Database, n: int, *, over: str, kind: str = "probe", statu
     await run(
         db,
         """UPDATE job_history SET completed_at = paddock_now() - random() * $1::text::interval,
-               run_seconds = random() * 100, wait_seconds = random(), priority = 4
+               run_seconds = 20 + random() * 40, wait_seconds = random(), priority = 4
            WHERE kind = $2 AND status = $3 AND priority = 3""",
         over,
         kind,

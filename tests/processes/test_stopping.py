@@ -1,11 +1,12 @@
 """Tasks that run for ever are ended, whatever they make of a cancel."""
 
 import asyncio
+import gc
 
 import pytest
 
 from paddock import stopping
-from paddock.stopping import end
+from paddock.stopping import cancel, end
 
 
 async def test_a_loop_that_takes_a_cancel_for_an_error_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +40,19 @@ async def test_what_one_failed_with_is_raised() -> None:
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="broken"):
         await end(task)
+
+
+async def test_to_cancel_raises_nothing_and_leaves_nothing_to_complain_of() -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def failing() -> None:
+        raise RuntimeError("broken")
+
+    failed, waiting = asyncio.create_task(failing()), asyncio.create_task(asyncio.Event().wait())
+    await asyncio.sleep(0)
+    await cancel(failed, waiting)
+    assert waiting.cancelled()
+    del failed
+    gc.collect()
+    assert complaints == []

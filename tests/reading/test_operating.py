@@ -15,7 +15,6 @@ from paddock.jobs.hanging import LEAST_ENDED, Hanging, hanging
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.last_hour import PARTS, ended_by_kind
 from paddock.jobs.model import GroupId, NewJob
-from paddock.jobs.overviews import VersionSeen
 from paddock.jobs.timing import upcoming
 from tests.conftest import DatabaseClock
 from tests.playing import served, submit, worker
@@ -66,27 +65,43 @@ async def test_a_session_is_late_when_half_of_its_lease_has_passed(core: Core, c
     assert await running.late(core.db) == {brisk.session}, "the slow one is dead now"
 
 
-async def test_when_a_version_came_is_known_after_its_sessions_are_forgotten(
-    core: Core,
-    clock: DatabaseClock,
-    connection: "asyncpg.Connection[asyncpg.Record]",
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_every_change_of_the_versions_at_work_is_remembered(core: Core, clock: DatabaseClock) -> None:
+    """A deploy, a rollback to what ran before, and the end of a trial beside it; not a restart, nor a quiet time."""
     began = clock.at
 
-    async def starts(version: str) -> None:
-        await core.link().register(wire.Register(worker_id="w", version=version, kinds=["plain"]))
-        await clock.advance(minutes=1)
+    async def at_work(*versions: str) -> None:
+        for version in versions:
+            await core.link().register(wire.Register(worker_id="w", version=version, kinds=["plain"]))
+        await clock.advance(seconds=6)
+        await refresh_figures(core.db)
+        await clock.advance(minutes=2, seconds=-6)
 
-    for version in ("1.0", "2.0", "2.0", "1.0"):
-        await starts(version)
-    await connection.execute("DELETE FROM sessions")
-    assert await overviews.versions(core.db, began) == [VersionSeen("2.0", "worker", began + timedelta(minutes=1))]
-    assert await overviews.versions(core.db, began + timedelta(minutes=2)) == []
+    for versions in (["1.0"], ["2.0"], ["2.0"], [], ["2.0"], ["1.0"], ["1.0", "2.0"], ["1.0"]):
+        await at_work(*versions)
 
+    told = await overviews.version_changes(core.db, began)
+    assert [(change.before, change.after, (change.at - began) / timedelta(minutes=1)) for change in told] == [
+        (["1.0", "2.0"], ["1.0"], 14.1),
+        (["1.0"], ["1.0", "2.0"], 12),
+        (["2.0"], ["1.0"], 10),
+        (["1.0"], ["2.0"], 2),
+    ]
+    assert (told[0].came, told[0].went) == ([], ["2.0"])
+    assert len(await overviews.version_changes(core.db, began + timedelta(minutes=11))) == 2
+
+
+async def test_control_planes_have_versions_of_their_own(
+    core: Core, clock: DatabaseClock, connection: "asyncpg.Connection[asyncpg.Record]", monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(core, "kinds", Kinds([*core.kinds, BULK]))
-    await core.link(internal=True).register(wire.Register(worker_id="w", version="2.0", kinds=["bulk"]))
-    assert [seen.role for seen in await overviews.versions(core.db, began)] == ["control plane", "worker"]
+    await connection.execute("UPDATE kinds SET internal = true WHERE name = 'plain'")
+    began = clock.at
+    for version in ("1.0", "2.0"):
+        await core.link().register(wire.Register(worker_id="w", version=version, kinds=["plain"]))
+        await refresh_figures(core.db)
+        await clock.advance(minutes=2)
+
+    assert [change.role for change in await overviews.version_changes(core.db, began)] == ["control plane"]
 
 
 async def test_the_last_hour_of_a_kind_comes_from_the_figures(core: Core, clock: DatabaseClock) -> None:

@@ -27,8 +27,12 @@ async def test_a_live_job_shows_when_it_can_be_seen_again(core: Core, clock: Dat
 
 async def test_jobs_come_in_the_order_asked_for(core: Core) -> None:
     ids = await submit(core, n=5)
+    await (await (await worker(core)).claim_one()).finish("permanent", error=wire.Error(code="x", message="It broke."))
     asked = [ids[3], JobId(uuid4()), ids[0], ids[4]]
-    assert [job.id for job in await reading.jobs(core.db, asked)] == [ids[3], ids[0], ids[4]]
+    whole = await reading.jobs(core.db, asked)
+    assert [job.id for job in whole] == [ids[3], ids[0], ids[4]]
+    without: dict[str, Any] = {"payload": {}, "saved": None, "result": None, "errors": []}
+    assert await reading.briefs(core.db, asked) == [replace(job, **without) for job in whole]
 
 
 async def test_a_retried_job_names_its_successor(core: Core) -> None:

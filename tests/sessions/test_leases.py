@@ -13,6 +13,10 @@ from tests.conftest import DatabaseClock
 from tests.playing import read, served, submit, worker
 
 
+def deep(levels: int) -> dict[str, object]:
+    return {} if levels == 0 else {"a": deep(levels - 1)}
+
+
 async def test_registering_says_how_to_keep_it(core: Core) -> None:
     answer = await core.link().register(wire.Register(worker_id="w", version="1", kinds=["plain", "nowhere"]))
     assert (answer.beat_seconds, answer.lease_seconds, answer.unknown_kinds) == (10, 60, ["nowhere"])
@@ -278,7 +282,7 @@ class TestReports:
         await played.link.beat(played.session, wire.Beat(holding=[held]))
         assert (await read(core, id)).report == {"percent": 40}
 
-    @pytest.mark.parametrize("bad", [{"a": "\0"}, {"a": float("nan")}, {"a": "x" * 10_000}, {"a": 10**400}])
+    @pytest.mark.parametrize("bad", [{"a": "\0"}, {"a": float("nan")}, {"a": "x" * 10_000}, {"a": 10**400}, deep(500)])
     async def test_a_bad_one_is_lost_and_the_beat_counts(
         self, core: Core, clock: DatabaseClock, bad: dict[str, object]
     ) -> None:

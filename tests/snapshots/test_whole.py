@@ -56,7 +56,7 @@ def test_a_file_becomes_a_mapping_and_is_shown_back(place: Place, paddock: Termi
     assert changed.out.startswith("people  version 2  changed")
     difference = paddock("mappings", "diff", "people").out
     assert difference.startswith("~ edge KNOWS\n")
-    assert "+SELECT id, id // 2 FROM 'people.csv' WHERE id < 50" in difference
+    assert "+ SELECT id, id // 2 FROM 'people.csv' WHERE id < 50" in difference
     assert "fewer friends" in paddock("mappings", "versions", "people").out
     assert paddock("mappings", "versions", "people", "-o", "name").out == "2\n1\n"
     sheet = paddock("mappings", "show", "people").out
@@ -64,6 +64,8 @@ def test_a_file_becomes_a_mapping_and_is_shown_back(place: Place, paddock: Termi
     assert "Person -KNOWS-> Person (one, other)" in sheet
     assert paddock("mappings", "list", "-o", "json").json[0]["name"] == "people"
     assert paddock("mappings", "show", "nobody").code == 3
+    assert paddock("mappings", "copy", "people", "folk", "--version", "1", "-o", "json").json["version"] == 1
+    assert paddock("mappings", "delete", "folk").out == "folk is deleted.\n"
 
 
 def test_a_bad_file_is_told_field_by_field(place: Place, paddock: Terminal) -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.components import installed, missing, run
-from tests.storage.servers import BUCKET, Server, answers, new_place, started, wait_until
+from tests.storage.servers import BUCKET, Place, Server, answers, new_place, started, wait_until
 
 VERSION = "v1.56.1"
+# Of the server itself, and of the gate before it.
+GCS_PORTS = 2
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,32 +51,44 @@ def new_key() -> rsa.RSAPrivateKey:
 
 @contextmanager
 def gcs() -> Iterator[Server]:
+    with new_place("gcs", GCS_PORTS) as place, gcs_at(place, "memory") as server:
+        yield server
+
+
+@contextmanager
+def gcs_at(place: Place, backend_kind: str = "filesystem") -> Iterator[Server]:
+    """On the file system it outlives a kill, but cannot keep `a` and `a/b` side by side as Google does."""
     program = fake_gcs_server()
     key = new_key()
-    with new_place("gcs", 2) as place:
-        behind, port = place.ports
-        public = place.folder / "public.pem"
-        public.write_bytes(
-            key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        )
-        backend, endpoint = f"http://127.0.0.1:{behind}", f"http://127.0.0.1:{port}"
-        command = [str(program), "-scheme", "http", "-host", "127.0.0.1", "-port", str(behind), "-backend", "memory"]
-        gate = [sys.executable, "-m", "tests.storage.gcs_gate", str(port), backend, str(public)]
-        with (
-            started(command, {}, place.folder) as server,
-            started(gate, {"PYTHONPATH": str(ROOT)}, place.folder) as process,
-        ):
-            wait_until(server, lambda: answers(backend))
-            wait_until(process, lambda: answers(endpoint))
-            _create_bucket(backend)
-            environ = {"GOOGLE_SERVICE_ACCOUNT_KEY": service_account(key), "GOOGLE_BASE_URL": endpoint}
-            yield Server(f"gs://{BUCKET}/exports", endpoint, environ, process)
+    behind, port = place.ports
+    public = place.folder / "public.pem"
+    public.write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    backend, endpoint = f"http://127.0.0.1:{behind}", f"http://127.0.0.1:{port}"
+    command = [str(program), "-scheme", "http", "-host", "127.0.0.1", "-port", str(behind)]
+    command += ["-backend", backend_kind, "-filesystem-root", str(place.folder / "objects")]
+    gate = [sys.executable, "-m", "tests.storage.gcs_gate", str(port), backend, str(public)]
+    with (
+        started(command, {}, place.folder) as server,
+        started(gate, {"PYTHONPATH": str(ROOT)}, place.folder) as process,
+    ):
+        wait_until(server, lambda: answers(backend))
+        wait_until(process, lambda: answers(endpoint))
+        _create_bucket(backend)
+        environ = {"GOOGLE_SERVICE_ACCOUNT_KEY": service_account(key), "GOOGLE_BASE_URL": endpoint}
+        yield Server(f"gs://{BUCKET}/exports", endpoint, environ, process, behind=server)
 
 
 def _create_bucket(backend: str) -> None:
     body = json.dumps({"name": BUCKET}).encode()
     request = urllib.request.Request(f"{backend}/storage/v1/b", data=body, headers={"Content-Type": "application/json"})
-    urllib.request.urlopen(request, timeout=10).close()
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as answer:
+        answer.close()
+        if answer.code != 409:  # there since the server ran here before
+            raise
 
 
 @pytest.fixture(scope="session")

@@ -51,10 +51,14 @@ class Server:
     endpoint: str
     environ: Mapping[str, str]
     process: subprocess.Popen[bytes]
+    # What it passes requests on to.
+    behind: subprocess.Popen[bytes] | None = None
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        for process in (self.process, self.behind):
+            if process is not None:
+                process.kill()
+                process.wait()
 
 
 def free_ports(number: int) -> list[int]:

@@ -16,6 +16,7 @@ from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, Trans
 from paddock.storage import remote
 from paddock.storage.buckets import bucket_of
 from paddock.storage.store import CHUNK, Source, Store, open_store
+from tests.storage.gcs import GCS_PORTS, gcs_at
 from tests.storage.servers import (
     BUCKET,
     WEED_PORTS,
@@ -130,7 +131,12 @@ async def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start", "ports"), [(seaweed_at, len(WEED_PORTS)), (azure_at, 1)], ids=["s3", "azure"])
+@pytest.mark.timeout(900)  # one of the servers is built once, by Go
+@pytest.mark.parametrize(
+    ("start", "ports"),
+    [(seaweed_at, len(WEED_PORTS)), (azure_at, 1), (gcs_at, GCS_PORTS)],
+    ids=["s3", "azure", "gcs"],
+)
 async def test_a_server_that_dies_during_an_upload_leaves_nothing_to_see(
     large: Path, start: Callable[[Place], AbstractContextManager[Server]], ports: int
 ) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from paddock.api.job_json import job_json
-from paddock.jobs import fencing, reading, rescuing
+from paddock.jobs import ending, reading, rescuing
 from paddock.jobs.core import Core
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import JobId
@@ -230,7 +230,7 @@ async def test_only_what_was_ended_is_counted(core: Core, clock: DatabaseClock, 
         async with asyncio.timeout(10):
             while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 pass
-        await fencing.end(core, tx, [fencing.Ending(attempt.id, attempt.job.attempt_id, "completed")], own=True)
+        await ending.end(core, tx, [ending.Ending(attempt.id, attempt.job.attempt_id, "completed")], own=True)
     assert await keeping == 0
     assert core.metrics.rescued.known() == []
 

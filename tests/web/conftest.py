@@ -26,7 +26,7 @@ from tests.web.signed_in import BASE, ODD, Browser, Open
 
 ENGINES: dict[str, Any] = {
     "local": {"type": "duckdb", "description": ODD},
-    "warehouse": {"type": "trino", "url": "https://trino.example", "catalog": "hive"},
+    "warehouse": {"type": "trino", "url": "https://trino.example", "catalog": "hive", "unload_catalog": "hive"},
 }
 OWNERS = {"analyst": "ann", "ops": "olga"}
 

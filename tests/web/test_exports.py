@@ -10,8 +10,9 @@ import pytest
 from paddock.config import Config
 from paddock.exports import plain
 from paddock.exports.plain import Export, NewExport
-from paddock.jobs import wire
+from paddock.jobs import reading, wire
 from paddock.jobs.core import Core
+from paddock.jobs.filtering import Filter
 from paddock.storage.drafts import Draft, new_draft_id
 from paddock.storage.scratch import Scratch
 from paddock.storage.store import open_store
@@ -56,6 +57,16 @@ async def written(config: Config, tmp_path: Path, *names: str) -> dict[str, Any]
 
 
 # the list and one of them
+
+
+async def test_an_export_that_waits_for_its_next_try_says_why(core: Core, ann: Browser) -> None:
+    made = await make_export(core)
+    await (await claim(core)).finish("transient", error=wire.Error(code="engine_away", message=f"Nobody there. {ODD}"))
+    row = row_of(await ann.read("/exports"), f"export-{made.id}")
+    assert "trying again" in words_of(row)
+    assert "Nobody there." in words_of(row)
+    assert ">running<" not in row
+    assert "trying again It waits for its next try." in words_of(await ann.read(f"/exports/{made.id}"))
 
 
 async def test_without_exports_the_list_says_how_to_make_one(ann: Browser) -> None:
@@ -266,14 +277,45 @@ async def test_an_engine_without_roles_is_not_sent_the_one_of_a_hidden_field(ann
     assert made.role is None
 
 
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"engine": "warehouse", "mode": "unload"}, "unload"),
+        ({"engine": "warehouse", "mode": "direct"}, "direct"),
+        ({"engine": "warehouse", "mode": ""}, None),
+        ({"engine": "warehouse", "mode": "unload", "format": "csv"}, None),
+        ({"engine": "local", "mode": "unload"}, None),
+    ],
+)
+async def test_who_writes_is_said_to_an_engine_that_can_and_only_for_parquet(
+    ann: Browser, core: Core, sent: dict[str, str], told: str | None
+) -> None:
+    where = await ann.done("/exports/new", "/exports/new", role="finance", sql="SELECT 1", ttl="7d", **sent)
+    made = await plain.get(core.db, _id(where))
+    assert made is not None
+    assert made.request.get("mode") == told
+    [job] = (await reading.page(core.db, Filter(kind="export"))).jobs
+    assert job.payload.get("mode", "direct") == (told or "direct")
+    again = await ann.read(f"/exports/new?like={made.id}")
+    assert ('value="unload" selected' in again) == (told == "unload")
+
+
+async def test_a_mode_that_is_none_is_refused_at_its_field(ann: Browser) -> None:
+    sent: dict[str, Any] = {"engine": "warehouse", "role": "finance", "sql": "SELECT 1", "mode": "by pigeon"}
+    answer = await ann.send("/exports/new", "/exports/new", **sent)
+    assert answer.status_code == 422
+    assert 'aria-describedby="about-mode problem-mode"' in answer.text
+
+
 async def test_the_form_offers_what_the_token_may_use(ann: Browser, open_browser: Open) -> None:
     page = await ann.read("/exports/new")
-    assert '<option value="warehouse" data-takes-role' in page
+    assert '<option value="warehouse" data-takes-role data-unloads' in page
     for shown in (">finance</option>", ">people</option>", ">lake</option>"):
         assert shown in page
     bob = await open_browser(owner="bob", engines=["local"], engine_roles=[], destinations=[])
     page = await bob.read("/exports/new")
     assert "warehouse" not in page
+    assert "Written by" not in page
     assert "lake" not in page
     assert '<input type="hidden" name="engine" value="local">' in page
     assert "Your token may use no engine." in words_of(

@@ -147,10 +147,17 @@ async def test_secrets_are_masked_everywhere_and_of_saved_state_only_the_public_
 ) -> None:
     secret = "hunter2hunter2"
     [id] = await submit(core, payload={"password": secret, "url": f"https://ann:{secret}@host/x"})
-    attempt = await (await worker(core)).claim_one()
+    played = await worker(core)
+    attempt = await played.claim_one()
     await attempt.save({"next_uri": "https://trino/v1/x", "left": "here"})
+    await played.report(attempt, phase=f"password={secret}", deep={"password": secret}, api_key=secret)
+    client = await open_page()
+    for page in (f"/jobs/{id}", "/jobs", "/workers", "/"):
+        running = await client.get(page)
+        assert running.status_code == 200
+        assert secret not in running.text
     await attempt.finish(result={"api_key": secret, "rows": 3})
-    html = (await (await open_page()).get(f"/jobs/{id}")).text
+    html = (await client.get(f"/jobs/{id}")).text
     assert secret not in html
     assert "trino/v1/x" not in html
     assert "***" in seen(html)

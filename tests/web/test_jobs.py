@@ -7,12 +7,14 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
 
 import httpx2
 import pytest
+from markupsafe import Markup
 from prometheus_client import CollectorRegistry
 
 from paddock.api.app import create_app
@@ -24,9 +26,9 @@ from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.filtering import Filter
 from paddock.jobs.kinds import Kinds
-from paddock.jobs.model import JobId, NewJob
+from paddock.jobs.model import Job, JobId, NewJob
 from paddock.metrics import Metrics
-from paddock.web import job_columns, job_filters, pages
+from paddock.web import job_columns, job_filters, job_rows, pages
 from paddock.web.pages import jobs as page_of_jobs
 from paddock.web.pages import jobs_download
 from paddock.web.progress import progress_of
@@ -270,6 +272,52 @@ async def test_rows_on_screen_stay_and_what_is_new_is_only_counted(core: Core, p
     assert "3 new" in fresh
     assert " hidden" in await ops.region("/jobs?status=pending", "fresh")
     assert listed(await ops.region("/jobs?status=pending", "rows")) == [str(id) for id in [*new[::-1], second]]
+
+
+async def test_a_row_that_is_remembered_is_as_the_job_is_and_as_each_wants_it(core: Core, people: People) -> None:
+    """Rows of ended jobs are drawn once for all: a retry, other columns, other filters and another root all show."""
+    old = await failed(core)
+    olga, otto = await people(), await people("ops", "otto")
+    rows = f"/jobs?rows={old}"
+    first = await olga.region(rows, "rows")
+    assert 'value="retry ' in first
+    assert await otto.region(rows, "rows") == first
+
+    assert "kind=plain&amp;status=failed" in await otto.region(f"{rows}&status=failed", "rows")
+    [regions] = [json.loads(await otto.get(rows, headers={"x-paddock-regions": "rows", "x-forwarded-prefix": "/sub"}))]
+    assert f'href="/sub/jobs/{old}"' in regions["regions"]["rows"]
+    await otto.send("/jobs/columns", {"column": ["attempts"]})
+    assert 'class="c-attempts' in await otto.region(rows, "rows")
+    assert 'class="c-attempts' not in await olga.region(rows, "rows")
+    await olga.send("/jobs/selected", {"one": f"retry {old}"})
+    assert 'value="retry ' not in await olga.region(rows, "rows"), "it is retried already"
+
+
+def test_only_so_many_rows_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_rows, "MOST_ROWS", 2)
+    ended = [SimpleNamespace(id=n, retried_by=None, ended=True) for n in range(3)]
+    rows, drawn = job_rows.Rows(), list[int]()
+
+    def draw(job: Any) -> Markup:
+        drawn.append(job.id)
+        return Markup()
+
+    for job in (*ended, ended[2], ended[0], SimpleNamespace(id=9, ended=False), SimpleNamespace(id=9, ended=False)):
+        rows.drawn(cast(Job, job), "look", draw)
+    assert drawn == [0, 1, 2, 0, 9, 9], "what may still change is always drawn"
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("", "id,status"),
+        ("?kind=plain&tag=red", "id,kind,status,tags"),
+        ("?q=boom&worker=w", "claimed_by,error_code,error_message,id,status"),
+        ("?since=1h&retrying=1", "attempt_count,created_at,id,status"),
+    ],
+)
+async def test_the_stream_of_a_list_tells_what_its_filters_look_at(people: People, query: str, fields: str) -> None:
+    assert f'data-fields="{fields}"' in await (await people()).get(f"/jobs{query}")
 
 
 async def test_of_what_is_new_only_what_belongs_on_this_page_counts(core: Core, people: People) -> None:

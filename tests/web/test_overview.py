@@ -20,7 +20,7 @@ from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
 from paddock.jobs.hanging import Hanging
 from paddock.jobs.model import JobId
-from paddock.jobs.overviews import Counts, KindSeen, VersionSeen, WorkerSeen
+from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
 from paddock.jobs.trends import ErrorGroup
 from paddock.web import pages
 from paddock.web.charting import Chart, Line, marks_of, script_json
@@ -294,14 +294,19 @@ def test_deploys_starts_pauses_and_drains_are_marks() -> None:
     ]
     workers[-1] = replace(workers[-1], started_at=NOW - minutes(20))
     changes = [change("drain_on", "service", 5), change("pause", "kind:export", 40), change("resume", "kind:x", 70)]
-    versions = [VersionSeen("2.0", "worker", NOW - minutes(30)), VersionSeen("2.0", "control plane", NOW - minutes(35))]
+    versions = [
+        VersionChange("worker", NOW - minutes(15), ["1.0", "2.0", "3.0"], ["1.0", "2.0"]),
+        VersionChange("worker", NOW - minutes(30), ["1.0"], ["1.0", "2.0"]),
+        VersionChange("control plane", NOW - minutes(35), ["1.0"], ["2.0"]),
+    ]
     marks = marks_of(workers, versions, changes, NOW - minutes(60), timedelta(seconds=10))
     assert [(mark.name, (NOW - mark.at) / minutes(1)) for mark in marks] == [
         ("drain on", 5),
         ("d started", 10),
+        ("version 3.0 gone: no worker has it", 15),
         ("e started", 20),
         ("version 2.0 deployed: 2 workers", 30),
-        ("version 2.0 deployed: first control plane", 35),
+        ("version 2.0 deployed: control plane", 35),
         ("export paused", 40),
     ]
     assert {mark.sign for mark in marks} == {"D", "S", "V", "P"}

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from paddock.jobs.model import AttemptId, Job, JobId
-from paddock.jobs.overviews import Entry, Relative, _from_columns
+from paddock.jobs.timelines import Entry, Relative, _from_columns
 from paddock.web import words
 from paddock.web.scaling import LEAST_SHARE, Band, Drawing
 from paddock.web.timeline import MOST_ATTEMPTS, draw

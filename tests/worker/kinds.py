@@ -280,6 +280,7 @@ KINDS = Kinds(
         kind("blocking_pid", blocking_pid),
         kind("leaves_a_child", leaves_a_child, grace=SHORT),
         kind("outside", forever, grace=SHORT, effects_outside_fence=True),
+        kind("outside_deaf", deaf, grace=timedelta(minutes=5), effects_outside_fence=True),
         kind("outside_stuck", stuck, grace=SHORT, effects_outside_fence=True),
         kind("effects", effects, grace=SHORT, effects_outside_fence=True),
         kind("effects_of_a_child", effects_of_a_child, grace=SHORT, effects_outside_fence=True),

@@ -86,7 +86,7 @@ async def test_runners_die_with_a_killed_supervisor(plane: Plane, outside: Outsi
 
 
 @pytest.mark.slow
-async def test_effects_outside_the_fence_stop_before_the_lease_ends_though_their_supervisor_stands_still(
+async def test_effects_outside_the_fence_stop_a_beat_before_the_lease_ends_though_their_supervisor_stands_still(
     plane: Plane, outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await until(lambda: plane.calls["claim"])
@@ -97,7 +97,8 @@ async def test_effects_outside_the_fence_stop_before_the_lease_ends_though_their
     beat = plane.beat
 
     async def noted(session: UUID, message: wire.Beat) -> wire.Verdicts:
-        renewed.append(time.monotonic())
+        if message.renew:
+            renewed.append(time.monotonic())
         return await beat(session, message)
 
     monkeypatch.setattr(plane, "beat", noted)
@@ -106,13 +107,16 @@ async def test_effects_outside_the_fence_stop_before_the_lease_ends_though_their
     neighbour, apart = plane.add("forever"), plane.add("sleeper")
     await until(lambda: all(is_running(job) for job in (own, child, neighbour, apart)))
     await until(lambda: all(file.exists() for file in files) and renewed)
+    after = plane.add("noop")
+    await until(lambda: after.status == "completed")  # so the answer to that beat has reached the worker
 
     outside.process.send_signal(signal.SIGSTOP)
     try:
         await until(lambda: len(outside.alive()) == 1, seconds=20)
         lease_ended = renewed[-1] + plane.lease_seconds
         for file in files:
-            assert float(file.read_text().split()[-1]) < lease_ended, "nothing happens beside the next attempt"
+            last = float(file.read_text().split()[-1])
+            assert last < lease_ended - plane.beat_seconds / 2, "a beat before, and a busy machine may be late"
     finally:
         outside.process.send_signal(signal.SIGCONT)
     await until(lambda: own.releases and child.releases and neighbour.releases)

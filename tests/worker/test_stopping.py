@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from paddock.worker.attempts import Stop
 from paddock.worker.processes import ProcessRunners
 from tests.worker.conftest import OPTIONS, Start, is_running
 from tests.worker.plane import Plane, until
@@ -299,6 +300,26 @@ async def test_effects_outside_the_fence_stop_before_the_lease_ends_and_others_g
 
     assert [item.reason for item in outside.releases] == ["lease_ending"]
     assert not outside.outcomes
+
+
+@pytest.mark.slow
+async def test_effects_outside_the_fence_have_no_longer_grace_than_their_lease(plane: Plane, start: Start) -> None:
+    plane.beat_seconds, plane.lease_seconds = 0.4, 2.0
+    running, first = start(), plane.add("noop")
+    await until(lambda: first.status == "completed")  # its runner has started, and the time is the handler's own
+    job = plane.add("outside_deaf", timeouts={"turn_timeout": 1.0})
+    await until(lambda: is_running(job))
+    [attempt] = running.worker.holding
+    await until(lambda: attempt.stop is Stop.TURN_TIMEOUT)
+    plane.outage()
+    await until(lambda: attempt.over)
+    assert running.worker._session.alive(), "it stopped while the lease still ran"
+    assert attempt.runner.killed, "its supervisor saw to it, and did not leave it to the runner"
+    plane.back()
+    await until(lambda: job.outcomes)
+
+    assert job.outcomes[0].error is not None
+    assert job.outcomes[0].error.code == "turn_timeout"
 
 
 async def test_effects_outside_the_fence_stop_when_the_session_is_gone(plane: Plane, start: Start) -> None:

@@ -7,7 +7,6 @@ from uuid import UUID
 import asyncpg
 import orjson
 
-from paddock.api.job_json import masked
 from paddock.api.keyset import along
 from paddock.api.pagination import MAX_LIMIT
 from paddock.api.tokens import Caller
@@ -20,6 +19,7 @@ from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Job, JobId, NewJob
 from paddock.jobs.webhook_keys import new_secret
+from paddock.log import masked
 
 SQL = statements("paddock.api.sql", "facts.sql")
 MOST_WEBHOOKS = 100

@@ -9,15 +9,15 @@ What cannot be told is said: `reset`, load again.
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields
 from uuid import UUID
 
 import structlog
 
 from paddock.api.errors import ApiError
-from paddock.api.job_json import brief_job_json
+from paddock.api.job_json import brief_job_json, some_job_json
 from paddock.api.pagination import encode
 from paddock.api.places import Places
 from paddock.api.tokens import Caller
@@ -25,15 +25,19 @@ from paddock.jobs import reading
 from paddock.jobs.changes import Changed
 from paddock.jobs.core import Core
 from paddock.jobs.model import Job, JobId
+from paddock.jobs.reading import Placed
 from paddock.metrics import Metrics
 
 STATES_SECONDS = 0.05
 BATCH_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 5.0
 MOST_IN_BATCH = 500
-# So many changed jobs are not worth reading: whoever watches everything loads its page again.
+# So many changed jobs are not worth reading: whoever watches all of them loads its page again. Each counts their own:
+# what others do must neither cost nor tell an owner anything.
 MOST_READ = 2_000
 READ_AT_ONCE = 500
+# Fields that can be told without reading the whole of a job.
+LITTLE = frozenset(one.name for one in fields(Placed))
 # What may wait for a slow watcher before it is dropped.
 MOST_WAITING = 1_000
 MOST_WAITING_BYTES = 4 * 1024 * 1024
@@ -50,8 +54,14 @@ class Watch:
     kind: str | None = None
     group: UUID | None = None
     job: UUID | None = None
+    # What of each job is told; None: all that lists show.
+    fields: frozenset[str] | None = None
 
-    def wants(self, job: Job, housekeeping: Collection[str]) -> bool:
+    @property
+    def everything(self) -> bool:
+        return self.owner is None and self.kind is None and self.group is None and self.job is None
+
+    def wants(self, job: Job | Placed, housekeeping: Collection[str]) -> bool:
         return (
             (self.owner is None or job.owner == self.owner)
             and (self.kind is None or job.kind == self.kind)
@@ -176,21 +186,59 @@ class Hub:
                 return
             missed = self.places.since(last_event_id)
             jobs = None if missed is None else await self._read_missed(watcher.watch, missed)
-            encoded = {job.id: encode(brief_job_json(job)) for job in jobs or ()}
-            message = None if jobs is None else _message(channel.batch, jobs, encoded, last_event_id, place)
+            encoded = [_encoded(job, watcher.watch.fields) for job in jobs or ()]
+            message = None if jobs is None else _message(channel.batch, encoded, last_event_id, place)
             watcher.offer(reset if message is None else message or _tick(place), reset)
 
-    async def _read_missed(self, watch: Watch, missed: frozenset[JobId]) -> list[Job] | None:
-        ids = missed if watch.job is None else missed & {JobId(watch.job)}
-        if len(ids) > MOST_READ:
+    async def _read_missed(self, watch: Watch, missed: frozenset[JobId]) -> list[Job | Placed] | None:
+        ids, lost = await self._worth_reading({watch}, missed)
+        if lost:
             return None
-        return [job for job in await self._read(ids) if watch.wants(job, self._housekeeping)]
+        return [job for job in await self._read(ids, {watch}) if watch.wants(job, self._housekeeping)]
 
-    async def _read(self, ids: Collection[JobId]) -> list[Job]:
-        found: list[Job] = []
+    async def _worth_reading(
+        self, watches: Collection[Watch], changed: frozenset[JobId]
+    ) -> tuple[Collection[JobId], Collection[Watch]]:
+        """The changed jobs to read, and who is to load again instead. In a storm what a job is about is looked up first:
+        it is read only if somebody wants it who does not want too many."""
+        named = changed & {JobId(watch.job) for watch in watches if watch.job is not None}
+        several = [watch for watch in watches if watch.job is None]
+        if len(changed) <= MOST_READ or not several:
+            return (changed if several else named), ()
+        lost = {watch for watch in several if watch.everything}
+        narrow = [watch for watch in several if not watch.everything]
+        wanted = set(named)
+        for watch, own in zip(narrow, await self._sorted_out(narrow, changed), strict=True):
+            if len(own) > MOST_READ:
+                lost.add(watch)
+            else:
+                wanted.update(own)
+        return wanted, lost
+
+    async def _sorted_out(self, watches: Sequence[Watch], changed: frozenset[JobId]) -> list[list[JobId]]:
+        """Which of the changed jobs each wants."""
+        if not watches:
+            return []
+        by_owner: defaultdict[str | None, list[Placed]] = defaultdict(list)
+        for job in await reading.placed_of(
+            self._core.db,
+            sorted(changed),
+            owners=[watch.owner for watch in watches if watch.owner is not None],
+            kinds=[watch.kind for watch in watches if watch.owner is None and watch.kind is not None],
+            groups=[watch.group for watch in watches if watch.owner is None and watch.group is not None],
+        ):
+            by_owner[job.owner].append(job)
+            by_owner[None].append(job)
+        return [[job.id for job in by_owner[watch.owner] if watch.wants(job, self._housekeeping)] for watch in watches]
+
+    async def _read(self, ids: Collection[JobId], watches: Collection[Watch]) -> Sequence[Job | Placed]:
+        found: list[Job | Placed] = []
         listed = sorted(ids)
+        # Open pages mostly ask for little, and reading whole jobs for them is what they would cost most.
+        little = all(watch.fields is not None and watch.fields <= LITTLE for watch in watches)
+        read: Callable[..., Awaitable[Sequence[Job | Placed]]] = reading.placed if little else reading.briefs
         for start in range(0, len(listed), READ_AT_ONCE):
-            found += await reading.jobs(self._core.db, listed[start : start + READ_AT_ONCE])
+            found += await read(self._core.db, listed[start : start + READ_AT_ONCE])
         return found
 
     async def _pump(self, channel: _Channel, subscribed: asyncio.Event) -> None:
@@ -217,22 +265,24 @@ class Hub:
             self._reset_all(channel)
             return
         watches = {watcher.watch for watcher in channel.watchers}
-        named = {JobId(watch.job) for watch in watches if watch.job is not None}
-        storm = len(changed.ids) > MOST_READ
-        # During a storm only what is watched by name is read, and those who watch more load their page again.
-        only_named = storm or all(watch.job is not None for watch in watches)
-        jobs = await self._read(changed.ids & named if only_named else changed.ids)
-        encoded: dict[JobId, bytes] = {}
+        ids, lost = await self._worth_reading(watches, changed.ids)
+        jobs = await self._read(ids, watches)
+        by_id: dict[UUID, tuple[Job | Placed, ...]] = {job.id: (job,) for job in jobs}
+        encoded: dict[tuple[JobId, frozenset[str] | None], bytes] = {}
         messages: dict[Watch, bytes | None] = {}
         for watch in watches:
-            if storm and watch.job is None:
+            if watch in lost:
                 messages[watch] = None
                 continue
-            wanted = [job for job in jobs if watch.wants(job, self._housekeeping)]
-            for job in wanted:
-                if job.id not in encoded:
-                    encoded[job.id] = encode(brief_job_json(job))
-            messages[watch] = _message(channel.batch, wanted, encoded, channel.place, place)
+            told = []
+            # Most who watch by name hear nothing: that must not cost a look at each job.
+            for job in jobs if watch.job is None else by_id.get(watch.job, ()):
+                if watch.wants(job, self._housekeeping):
+                    key = (job.id, watch.fields)
+                    if key not in encoded:
+                        encoded[key] = _encoded(job, watch.fields)
+                    told.append(encoded[key])
+            messages[watch] = _message(channel.batch, told, channel.place, place)
         reset = _reset(place)
         for watcher in list(channel.watchers):
             message = messages[watcher.watch]
@@ -247,22 +297,23 @@ class Hub:
             watcher.offer(reset, reset)
 
 
-def _message(batch: bool, jobs: Sequence[Job], encoded: Mapping[JobId, bytes], before: str, place: str) -> bytes | None:
+def _encoded(job: Job | Placed, fields: frozenset[str] | None) -> bytes:
+    return encode(brief_job_json(job) if isinstance(job, Job) and fields is None else some_job_json(job, fields or ()))
+
+
+def _message(batch: bool, jobs: Sequence[bytes], before: str, place: str) -> bytes | None:
     """What to send for these jobs; empty for none, None when it must be a reset."""
     if not jobs:
         return b""
     if not batch:
         last = len(jobs) - 1
         return b"".join(
-            b"id: %b\nevent: job\ndata: %b\n\n" % ((place if n == last else before).encode(), encoded[job.id])
+            b"id: %b\nevent: job\ndata: %b\n\n" % ((place if n == last else before).encode(), job)
             for n, job in enumerate(jobs)
         )
     if len(jobs) > MOST_IN_BATCH:
         return None
-    return b'id: %b\nevent: jobs\ndata: {"jobs":[%b]}\n\n' % (
-        place.encode(),
-        b",".join(encoded[job.id] for job in jobs),
-    )
+    return b'id: %b\nevent: jobs\ndata: {"jobs":[%b]}\n\n' % (place.encode(), b",".join(jobs))
 
 
 def _reset(place: str) -> bytes:

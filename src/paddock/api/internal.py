@@ -135,12 +135,12 @@ async def _while_connected(waiting: Awaitable[T], receive: Receive) -> T | None:
     hung_up = asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait((answer, hung_up), return_when=asyncio.FIRST_COMPLETED)
-        return await answer if answer.done() else None
     finally:
         hung_up.cancel()
         if not answer.done():
             answer.cancel()
-        await asyncio.gather(answer, hung_up, return_exceptions=True)
+            await asyncio.gather(answer, return_exceptions=True)
+    return None if answer.cancelled() else answer.result()
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -4,7 +4,7 @@
 streams hold a thousand of them at a time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import Job, JobId
-from paddock.log import MASK, SECRET_NAME, scrub
+from paddock.jobs.reading import Placed
+from paddock.log import masked
 
 EXAMPLE_ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
 
@@ -81,6 +82,12 @@ def brief_job_json(job: Job) -> dict[str, Any]:
     return shown
 
 
+def some_job_json(job: Job | Placed, fields: Collection[str]) -> dict[str, Any]:
+    """Its id, and of what `brief_job_json` shows these."""
+    shown = {name: getattr(job, name) for name in BRIEF if name in fields or name == "id"}
+    return shown | ({"links": links(job)} if isinstance(job, Job) and "links" in fields else {})
+
+
 def job_json(job: Job, kinds: Kinds) -> dict[str, Any]:
     return {
         **brief_job_json(job),
@@ -97,21 +104,6 @@ def public_saved(saved: Mapping[str, Any] | None, kind: Kind | None) -> dict[str
         return None
     shown = {name: masked(saved[name]) for name in kind.public_saved if name in saved}
     return shown or None
-
-
-def masked(value: Any) -> Any:
-    """Payloads and results name secrets and should hold none; one that does must not come back. Depth is bounded when
-    they are taken."""
-    if isinstance(value, str):
-        return scrub(value, limit=len(value))
-    if isinstance(value, Mapping):
-        return {
-            key: MASK if isinstance(inner, str) and SECRET_NAME.search(key) else masked(inner)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [masked(inner) for inner in value]
-    return value
 
 
 def links(job: Job) -> dict[str, str]:

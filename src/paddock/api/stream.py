@@ -12,13 +12,14 @@ from starlette.types import Receive, Scope, Send
 
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented
-from paddock.api.errors import database_away
+from paddock.api.errors import database_away, invalid_field
 from paddock.api.guard import guarded_router
 from paddock.api.hub import Watch, Watcher
 from paddock.api.ids import optional_id
-from paddock.api.job_json import EXAMPLE_ID
+from paddock.api.job_json import EXAMPLE_ID, BriefJob
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.tokens import Caller
+from paddock.stopping import cancel
 
 COMMENT_SECONDS = 15.0
 TOKEN_CHECK_SECONDS = 60.0
@@ -52,16 +53,16 @@ class EventStream(Response):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.plane.hub.leave(self.watcher)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         check_at = time.monotonic() + TOKEN_CHECK_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.watcher.stirred.wait(), COMMENT_SECONDS)
+                # Not wait_for, which makes a task for each message.
+                async with asyncio.timeout(COMMENT_SECONDS):
+                    await self.watcher.stirred.wait()
             over = self.watcher.ended.is_set()
             content = self.watcher.take() or b": still here\n\n"
             if time.monotonic() >= check_at:
@@ -82,6 +83,15 @@ class EventStream(Response):
     async def _patience(self) -> None:
         await self.watcher.ended.wait()
         await asyncio.sleep(LAST_WORD_SECONDS)
+
+
+def _fields(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    asked = frozenset(name.strip() for name in text.split(","))
+    if unknown := sorted(asked - BriefJob.model_fields.keys()):
+        raise invalid_field("fields", f"A job in a list has no field '{unknown[0][:50]}'.")
+    return asked
 
 
 async def _hung_up(receive: Receive) -> None:
@@ -109,9 +119,17 @@ async def stream(
     group: Annotated[str | None, Query(max_length=100)] = None,
     job: Annotated[str | None, Query(max_length=100, examples=[EXAMPLE_ID])] = None,
     batch: Annotated[bool, Query(description="One message a second with all changed jobs.")] = False,
+    fields: Annotated[
+        str | None,
+        Query(
+            max_length=1000,
+            description="Which fields of a job to tell, with commas between; else all.",
+            examples=["id,status"],
+        ),
+    ] = None,
     last_event_id: Annotated[str | None, Query(max_length=100)] = None,
     last_event_id_header: Annotated[str | None, Header(alias="Last-Event-ID", max_length=100)] = None,
 ) -> Response:
-    watch = Watch(caller.scope, kind, optional_id(group, "group"), optional_id(job, "job"))
+    watch = Watch(caller.scope, kind, optional_id(group, "group"), optional_id(job, "job"), _fields(fields))
     watcher = await plane.hub.enter(caller, watch, batch=batch, last_event_id=last_event_id_header or last_event_id)
     return EventStream(plane, caller, watcher)

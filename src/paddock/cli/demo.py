@@ -24,7 +24,7 @@ from cyclopts import Parameter
 
 from paddock.cli.connection import Connect, Server, open_server, read_address
 from paddock.cli.errors import CommandFailed
-from paddock.cli.jobs.progress import ENDED
+from paddock.cli.jobs.progress import ENDED, percent
 from paddock.cli.jobs.watching import bars, draw
 from paddock.cli.output import is_terminal
 from paddock.cli.sample import write_sample, write_shop
@@ -138,7 +138,7 @@ class Show:
         """Once: when the jobs have done half of their work on the average."""
         if self.killed or not self.seen:
             return False
-        done = sum((job.get("report") or {}).get("percent", 0) for job in self.seen.values()) / len(self.seen)
+        done = sum(percent(job) or 0 for job in self.seen.values()) / len(self.seen)
         holders = [job["claimed_by"] for job in self.seen.values() if job["status"] == "claimed"]
         if done < 50 or not holders:
             return False

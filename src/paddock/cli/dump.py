@@ -126,6 +126,7 @@ def verify(
     *,
     trusted: Flag = False,
     pg_bin: Path | None = None,
+    told: Path | None = None,
     output: Output = "table",
 ) -> int:
     """Check a dump: its sums, that it loads into a scratch database, and the rows of each table.
@@ -139,10 +140,12 @@ def verify(
         then run any program as you.
     pg_bin:
         Folder of PostgreSQL's programs, instead of the embedded ones.
+    told:
+        What `paddock dumps show ID -o json` says of it: rows are compared with that where the file tells no counts.
     """
     from paddock.cli.dump_verify import verify_file
 
-    return verify_file(file, trusted=trusted, pg_bin=pg_bin, form=output)
+    return verify_file(file, trusted=trusted, pg_bin=pg_bin, told=told, form=output)
 
 
 def finish(server: Server, id: str, wanted: Target | None, form: Form, began: float | None = None) -> int:

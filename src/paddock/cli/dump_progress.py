@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from paddock.cli.connection import Server
-from paddock.cli.jobs.progress import percent
+from paddock.cli.jobs.progress import amounts, left, percent
 from paddock.cli.jobs.streaming import watch
 from paddock.cli.output import Item
-from paddock.cli.wording import number, size, span
+from paddock.cli.wording import size, span
+from paddock.jobs.reports import how_far
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -69,16 +70,15 @@ def follow(server: Server, job: str, *, quiet: bool) -> Item:
 def words(report: Item, speed: float | None) -> str:
     """`orders (3 of 12), 120,000 rows, 8.4 MB, 3.1 MB/s, 12 s left`."""
     table, done, total = (report.get(name) for name in ("table", "tables_done", "tables_total"))
-    left = report.get("eta_seconds")
-    told = [
+    known = how_far(report)
+    parts = [
         str(report["reason"]) if report.get("phase") == "waiting" and report.get("reason") else None,
         f"{table} ({min(int(done) + 1, int(total))} of {total})" if table and total and done is not None else None,
-        f"{number(report['rows'])} rows" if report.get("rows") else None,
-        size(report["bytes"]) if report.get("bytes") else None,
+        *(amounts(known) if any(known.amounts.values()) else ()),
         f"{size(speed)}/s" if speed else None,
-        f"{span(left)} left" if isinstance(left, int | float) else None,
+        left(known),
     ]
-    return ", ".join(part for part in told if part)
+    return ", ".join(part for part in parts if part)
 
 
 @contextlib.contextmanager

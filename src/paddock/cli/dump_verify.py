@@ -1,7 +1,8 @@
 """`paddock dump verify`: one line for each table, and a verdict."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from paddock.dumps.verifying.checking import verify
 from paddock.dumps.verifying.findings import Checked, Findings, NotWhole
 
 
-def verify_file(path: Path, *, trusted: bool, pg_bin: Path | None, form: Form) -> int:
+def verify_file(path: Path, *, trusted: bool, pg_bin: Path | None, told: Path | None, form: Form) -> int:
+    counts = None if told is None else _counts(told)
     try:
-        with dump_progress.downloading(quiet=form != "table" or not sys.stderr.isatty(), phase="reading") as told:
-            found = verify(path, told, trusted=trusted, pg_bin=pg_bin)
+        with dump_progress.downloading(quiet=form != "table" or not sys.stderr.isatty(), phase="reading") as read:
+            found = verify(path, read, trusted=trusted, pg_bin=pg_bin, counts=counts)
     except NotWhole as problem:
         raise CommandFailed(problem.message, hint=problem.hint) from None
     tables = [_item(table) for table in found.tables]
@@ -27,6 +29,18 @@ def verify_file(path: Path, *, trusted: bool, pg_bin: Path | None, form: Form) -
     if form == "table":
         _say(path, found)
     return 0 if found.ok else FAILED
+
+
+def _counts(told: Path) -> Mapping[str, int]:
+    try:
+        counts = json.loads(told.read_bytes())["tables"]
+        return {str(table): int(rows) for table, rows in counts.items()}
+    except OSError as problem:
+        raise CommandFailed(f"{told} cannot be read: {problem.strerror}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CommandFailed(
+            f"{told} does not tell the rows of tables.", hint="Write it with `paddock dumps show ID -o json`."
+        ) from None
 
 
 def _item(table: Checked) -> dict[str, object]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from paddock.cli.connection import HERE, Connect, open_server
+from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import FAILED
 from paddock.cli.output import Column, Output, dump, field, show
 
@@ -22,8 +22,8 @@ def list_engines(*, output: Output = "table", connect: Connect = HERE) -> int:
 
 
 @app.command
-def check(engine: str, *, role: Role = None, output: Output = "table", connect: Connect = HERE) -> int:
-    """Connect to an engine, and say what works. Exits 1 unless all of it does.
+def check(engine: str | None = None, *, role: Role = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Connect to an engine, or to each that your token may use, and say what works. Exits 1 unless all of it does.
 
     Parameters
     ----------
@@ -31,9 +31,15 @@ def check(engine: str, *, role: Role = None, output: Output = "table", connect: 
         Its name.
     """
     server = open_server(connect)
-    findings = server.answer("GET", f"/api/engines/{engine}/check", role=role, timeout=60)["data"]["findings"]
-    show(findings, FINDINGS, output, name="what", none="Nothing was found.")
+    names = [engine] if engine else [known["name"] for known in server.get("/api/engines")]
+    findings = [finding for name in names for finding in _findings(server, name, role)]
+    show(findings, FINDINGS if engine else (field("engine"), *FINDINGS), output, name="what", none="No engines.")
     return 0 if all(finding["ok"] for finding in findings) else FAILED
+
+
+def _findings(server: Server, engine: str, role: str | None) -> list[dict[str, Any]]:
+    answer = server.answer("GET", f"/api/engines/{engine}/check", role=role, timeout=60)
+    return [{"engine": engine, **finding} for finding in answer["data"]["findings"]]
 
 
 @app.command

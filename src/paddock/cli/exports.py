@@ -10,6 +10,7 @@ from paddock.cli.downloading import fetch, wanted
 from paddock.cli.jobs.watching import follow
 from paddock.cli.output import Column, Item, Output, facts, field, show, show_one
 from paddock.cli.wording import ago, number, size
+from paddock.jobs.reports import how_far
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,13 +107,18 @@ def rm(export: str, *, output: Output = "table", connect: Connect = HERE) -> int
 
 
 def _rows(export: Item) -> str:
-    rows = export["rows"] if export["rows"] is not None else (export.get("report") or {}).get("rows")
+    rows = _so_far(export, "rows")
     return "-" if rows is None else number(rows)
 
 
 def _size(export: Item) -> str:
-    held = export["bytes"] if export["bytes"] is not None else (export.get("report") or {}).get("bytes")
+    held = _so_far(export, "bytes")
     return "-" if held is None else size(held)
+
+
+def _so_far(export: Item, amount: str) -> float | None:
+    made: float | None = export[amount]
+    return how_far(export.get("report")).amounts.get(amount) if made is None else made
 
 
 def _what(export: Item) -> str:

@@ -1,8 +1,6 @@
 """`paddock mappings`: which query gives which nodes and edges, version by version."""
 
-import difflib
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -12,12 +10,11 @@ from cyclopts import App, Parameter
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import FAILED, NOT_FOUND, USAGE, CommandFailed, wrong_usage
 from paddock.cli.export import Engine, Role
-from paddock.cli.output import Column, Form, Item, Output, dump, facts, field, show, show_one
+from paddock.cli.mapping_words import COLUMNS, VERSIONS, changed_lines, sheet, verdicts
+from paddock.cli.output import Form, Item, Output, dump, show, show_one
 from paddock.cli.wording import ago, duration
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from paddock.exports.mapping import Definition
 
 app = App(name="mappings", help="Which query gives which nodes and edges.")
@@ -102,7 +99,7 @@ def diff(
     if output in ("json", "yaml"):
         dump(found, output)
     else:
-        lines = list(difference(found))
+        lines = list(changed_lines(found))
         sys.stdout.write("".join(f"{line}\n" for line in lines or ["No difference."]))
     return 0
 
@@ -293,94 +290,3 @@ def _tell(mapping: Item, output: Form) -> None:
         sys.stdout.write(write(mapping))
     else:
         show_one(mapping, output, person=sheet)
-
-
-def sheet(mapping: Item) -> "RenderableType":
-    return facts(
-        [
-            ("name", mapping["name"]),
-            ("id", mapping["id"]),
-            ("description", mapping["description"]),
-            ("owner", mapping["owner"]),
-            ("version", f"{mapping['version']} of {mapping['latest']}"),
-            (
-                "changed",
-                f"{ago(mapping['version_created_at'])} by {mapping['created_by']}: {mapping['change_description']}",
-            ),
-            ("expires", ago(mapping["expires_at"]) if mapping["expires_at"] else None),
-            *(("node", _node(node)) for node in mapping["nodes"]),
-            *(("edge", _edge(edge)) for edge in mapping["edges"]),
-        ]
-    )
-
-
-def _node(node: Item) -> str:
-    columns = [node["primary_key"], *node["properties"]]
-    return f"{node['label']} ({', '.join(map(_column, columns))})"
-
-
-def _edge(edge: Item) -> str:
-    ends = f"{edge['from_node']} -{edge['type']}-> {edge['to_node']}"
-    return f"{ends} ({', '.join([edge['from_key'], edge['to_key'], *map(_column, edge['properties'])])})"
-
-
-def _column(declared: Item) -> str:
-    return f"{declared['name']} {declared['type']}"
-
-
-def difference(found: Item) -> Iterator[str]:
-    for section, noun, key in (("nodes", "node", "label"), ("edges", "edge", "type")):
-        part = found[section]
-        for entity in part["added"]:
-            yield f"+ {noun} {entity[key]}"
-        for entity in part["removed"]:
-            yield f"- {noun} {entity[key]}"
-        for change in part["changed"]:
-            yield f"~ {noun} {change[key]}"
-            yield from _changes(change, key)
-
-
-def _changes(change: Item, key: str) -> Iterator[str]:
-    for name, told in change.items():
-        if name == "properties":
-            yield from (f"    + {one['name']} {one['type']}" for one in told["added"])
-            yield from (f"    - {one['name']} {one['type']}" for one in told["removed"])
-            yield from (f"    ~ {one['name']} {one['from']} -> {one['to']}" for one in told["changed"])
-            if told["reordered"]:
-                yield f"    order: {', '.join(told['reordered']['to'])}"
-        elif name == "sql":
-            lines = difflib.unified_diff(told["from"].splitlines(), told["to"].splitlines(), lineterm="", n=1)
-            yield from (f"    {line}" for line in list(lines)[2:])
-        elif name == "primary_key":
-            yield f"    ~ key {' '.join(told['from'].values())} -> {' '.join(told['to'].values())}"
-        elif name != key:
-            yield f"    ~ {name} {told['from']} -> {told['to']}"
-
-
-def verdicts(answer: Item) -> Iterator[str]:
-    for entity in answer["entities"]:
-        yield f"{'✓' if entity['valid'] else '✗'} {entity['section'][:-1]} {entity['name']}"
-        if entity["error"] is not None:
-            yield f"    {entity['error']['message']} [{entity['error']['code']}]"
-            if entity["error"]["hint"]:
-                yield f"    {entity['error']['hint']}"
-        for one in entity["mismatches"]:
-            yield f"    {one['column']} ({one['field']}): expected {one['expected']}, found {one['found']}. {one['hint']}"
-
-
-COLUMNS: Sequence[Column] = (
-    field("id"),
-    field("name", wide=True),
-    Column("version", lambda mapping: str(mapping["version"]), right=True),
-    field("owner"),
-    Column("changed", lambda mapping: ago(mapping["updated_at"])),
-    field("description", wide=True),
-)
-VERSIONS: Sequence[Column] = (
-    Column("version", lambda version: str(version["version"]), right=True),
-    Column("made", lambda version: ago(version["created_at"])),
-    field("created_by", "by"),
-    Column("nodes", lambda version: str(version["nodes"]), right=True),
-    Column("edges", lambda version: str(version["edges"]), right=True),
-    field("change_description", "change", wide=True),
-)

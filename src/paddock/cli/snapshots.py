@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -13,30 +13,12 @@ from paddock.cli.export import Engine, Role
 from paddock.cli.jobs.progress import percent
 from paddock.cli.jobs.watching import bars
 from paddock.cli.mappings import find
-from paddock.cli.output import (
-    STYLES,
-    WATCH_SECONDS,
-    Column,
-    Form,
-    Item,
-    Output,
-    Watch,
-    dump,
-    facts,
-    field,
-    is_terminal,
-    show,
-    show_one,
-)
-from paddock.cli.wording import ago, number, size
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from paddock.cli.output import STYLES, WATCH_SECONDS, Form, Item, Output, Watch, dump, is_terminal, show, show_one
+from paddock.cli.snapshot_words import COLUMNS, FILES, FINISHED, MANIFESTS, PARTS, detail, key_of, sheet
 
 app = App(name="snapshots", help="The files of a mapping's version, made together.")
 
 LIVE = ("pending", "creating")
-FINISHED = ("completed", "failed", "cancelled")
 
 
 @app.command
@@ -277,80 +259,3 @@ def _lines() -> Callable[[Item], None]:
         sys.stdout.flush()
 
     return tell
-
-
-def key_of(part: Item) -> str:
-    return f"{part['section']}/{part['name']}"
-
-
-def detail(part: Item) -> str:
-    """How far its job is, or why it failed."""
-    if part["error"] is not None:
-        return f"{part['error']['message']} [{part['error']['code']}]"
-    told = (part["report"] or {}) if part["rows"] is None else part
-    done = percent(part) if part["status"] not in FINISHED else None
-    known = [
-        f"{done:.0f} %" if done is not None else None,
-        str(told["phase"]) if told.get("phase") else None,
-        f"{number(told['rows'])} rows" if told.get("rows") is not None else None,
-        size(told["bytes"]) if told.get("bytes") is not None else None,
-    ]
-    return ", ".join(word for word in known if word)
-
-
-def sheet(snapshot: Item) -> "RenderableType":
-    error = snapshot["error"] or {}
-    return facts(
-        [
-            ("name", snapshot["name"]),
-            ("id", snapshot["id"]),
-            ("status", snapshot["status"]),
-            ("error", error.get("message")),
-            ("hint", error.get("hint")),
-            ("description", snapshot["description"]),
-            ("mapping", f"{snapshot['mapping_id']} version {snapshot['mapping_version']}"),
-            ("engine", snapshot["engine"]),
-            ("role", snapshot["role"]),
-            ("owner", snapshot["owner"]),
-            ("size", None if snapshot["size_bytes"] is None else size(snapshot["size_bytes"])),
-            ("made", ago(snapshot["created_at"])),
-            ("expires", ago(snapshot["expires_at"]) if snapshot["expires_at"] else None),
-        ]
-    )
-
-
-def _total(snapshot: Item, counts: str) -> str:
-    found = snapshot[counts]
-    return "-" if found is None else number(sum(found.values()))
-
-
-COLUMNS: Sequence[Column] = (
-    field("id"),
-    field("name", wide=True),
-    field("status"),
-    field("engine"),
-    field("owner"),
-    Column("nodes", lambda snapshot: _total(snapshot, "node_counts"), right=True),
-    Column("edges", lambda snapshot: _total(snapshot, "edge_counts"), right=True),
-    Column("size", lambda one: "-" if one["size_bytes"] is None else size(one["size_bytes"]), right=True),
-    Column("made", lambda snapshot: ago(snapshot["created_at"])),
-)
-PARTS: Sequence[Column] = (
-    Column("part", key_of),
-    field("status"),
-    field("job_id", "job"),
-    Column("detail", detail, wide=True),
-)
-MANIFESTS: Sequence[Column] = (
-    Column("part", key_of),
-    Column("rows", lambda part: number(part["rows"]), right=True),
-    Column("size", lambda part: size(part["bytes"]), right=True),
-    Column("files", lambda part: str(part["file_count"]), right=True),
-    field("started_at", "query started"),
-    field("manifest", wide=True),
-)
-FILES: Sequence[Column] = (
-    Column("rows", lambda file: number(file["rows"]), right=True),
-    Column("size", lambda file: size(file["bytes"]), right=True),
-    field("key", wide=True),
-)

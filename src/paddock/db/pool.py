@@ -125,11 +125,12 @@ class Database:
         for told in tx.after_commit:
             told()
 
-    async def repeated(self, write: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Deadlocks are nobody's fault: the database picked one of two transactions, which simply goes again."""
+    async def repeated(self, write: Callable[[Transaction], Awaitable[T]], *, alone: bool = False) -> T:
+        """Deadlocks are nobody's fault: the database picked one of two transactions, which simply goes again.
+        With `alone` it writes by one statement."""
         for tries_left in reversed(range(DEADLOCK_TRIES)):
             try:
-                async with self.transaction() as tx:
+                async with self.single() if alone else self.transaction() as tx:
                     return await write(tx)
             except DEADLOCKS:
                 if not tries_left:

@@ -1,18 +1,24 @@
 """A dump's file from the managed store to whoever asked: whole, or from where their copy of it ends."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import quote
 
+import orjson
+import structlog
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from paddock.config import Config
 from paddock.dumps.dumps import Dump
+from paddock.dumps.model import counts_key
 from paddock.jobs.errors import InfrastructureError, Refused
 from paddock.storage import ranges
 from paddock.storage.store import open_managed
 
 LINKS_LIVE = timedelta(minutes=5)
+
+log = structlog.get_logger(__name__)
 
 
 async def download(
@@ -32,6 +38,18 @@ async def download(
         return Response(None, sent.status, headers, dump.media_type)
     body = await _begun(_bytes(config, dump, sent.start, sent.length))
     return StreamingResponse(body, sent.status, headers, dump.media_type)
+
+
+async def with_counts(config: Config, dump: Dump) -> Dump:
+    """Of so many tables that its row does not name them, from the object beside its file. Older dumps have none."""
+    named = dump.tables is not None or not dump.table_count
+    if named or dump.status != "completed" or dump.live is not None or not config.has_store:
+        return dump
+    try:
+        return replace(dump, tables=orjson.loads(await open_managed(config).read(counts_key(dump.key or ""))))
+    except InfrastructureError as problem:
+        log.warning("dump_counts_unread", dump=dump.id, error=problem.message)
+        return dump
 
 
 def _headers(dump: Dump) -> dict[str, str]:

@@ -13,7 +13,7 @@ import asyncpg
 
 from paddock.config import Config
 from paddock.db.pool import Database, statements
-from paddock.dumps.model import prefix_of
+from paddock.dumps.model import counts_key, prefix_of
 from paddock.jobs.model import JsonObject
 from paddock.storage.parts import Parts, open_parts
 from paddock.storage.store import TEMPORARY, Entry, Store, open_managed
@@ -41,7 +41,7 @@ class Sweep:
             if row is not None and (row["busy"] or row["going"]):
                 continue
             key = None if row is None else row["key"]
-            gone = [entry for entry in entries if key is None or not f"{entry.key}/".startswith(f"{key}/")]
+            gone = [entry for entry in entries if key is None or not _of(key, entry)]
             if not gone:
                 continue
             self.uploads += await self.parts.abort(prefix_of(id))
@@ -51,6 +51,10 @@ class Sweep:
 
     async def _known(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
         return {row["id"]: row for row in await self.db.fetch(SQL["known_dumps"], ids)}
+
+
+def _of(key: str, entry: Entry) -> bool:
+    return f"{entry.key}/".startswith(f"{key}/") or entry.key == counts_key(key)
 
 
 async def collect(db: Database, config: Config, *, youngest: timedelta = YOUNGEST) -> JsonObject:

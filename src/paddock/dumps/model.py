@@ -57,6 +57,11 @@ def prefix_of(dump_id: str) -> str:
     return f"exports/{dump_id.replace('export_', 'dump_', 1)}"
 
 
+def counts_key(key: str) -> str:
+    """Beside a file of so many tables that its result cannot name them: the rows of each, as JSON."""
+    return f"{key}.tables.json"
+
+
 class DumpPayload(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -88,7 +93,7 @@ class Finished(BaseModel):
     digest: str
     rows: int
     table_count: int
-    # Rows of each; None: there are too many to name here.
+    # Rows of each; None: there are too many to name here, and they are in the object `counts_key(key)`.
     tables: dict[str, int] | None
     point_in_time: str
     restarts: int = 0

@@ -235,7 +235,8 @@ def _scope(plane: Plane, caller: Caller, database: str | None) -> list[str] | No
 
 @router.get("/export/jobs/{dump_id}", summary="One export", responses=_documented(STATUS_EXAMPLE))
 async def get_dump(dump_id: str, plane: ThePlane, caller: Asking, v: Version = 1) -> Response:
-    return _answer(dump_json(await visible(plane, caller, dump_id), plane.config, v))
+    found = await downloading.with_counts(plane.config, await visible(plane, caller, dump_id))
+    return _answer(dump_json(found, plane.config, v))
 
 
 @router.delete(

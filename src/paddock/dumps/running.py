@@ -19,7 +19,7 @@ import orjson
 
 from paddock.dumps.composing import Composer, stated
 from paddock.dumps.copies import Copies, Copy, NoRoom
-from paddock.dumps.model import DumpPayload, Finished
+from paddock.dumps.model import DumpPayload, Finished, counts_key
 from paddock.dumps.patience import patient
 from paddock.dumps.reporting import REPORT_EVERY, Reporter
 from paddock.dumps.settings import DuckdbDatabase, FileDatabase, PostgresDatabase, SqliteDatabase
@@ -41,7 +41,7 @@ LIVE_RESTARTS = 3
 # So many uploads of one dump may vanish: then it is a rule of the bucket, and no accident.
 MOST_GONE = 5
 LOST = "snapshot_connection_lost"
-# Bytes of JSON. Counts of more tables stand only in the file: saved state has its limits, and beside them stands the draft.
+# Bytes of JSON. Counts of more tables stand in an object: saved state has its limits, and beside them stands the draft.
 MOST_TABLES = 32 << 10
 
 DumpTurn = Turn[DumpPayload]
@@ -207,7 +207,10 @@ async def _dump(
     writer = PartWriter(workshop.store, workshop.parts, composer, chosen, save, reporter)
     if not await writer.write(over):
         return again(GIVE_WAY)
-    ending = _ending(turn, composer, chosen, writer.size, composer.rows(reporter.at))
+    tables = composer.rows(reporter.at)
+    ending = _ending(turn, composer, chosen, writer.size, tables)
+    if ending["tables"] is None:
+        await workshop.store.put(counts_key(chosen.key), orjson.dumps(tables))
     # With the last part and all that is known of the file: whoever comes after us only completes it.
     await turn.save({**turn.saved, "draft": kept_draft(chosen), "ending": ending})
     reporter.tell("completing")
@@ -294,7 +297,7 @@ def _key_of(saved: JsonObject) -> list[str]:
 
 async def _remove_draft(workshop: DumpWorkshop, key: str) -> None:
     await workshop.parts.abort(key)
-    await workshop.store.delete([key])
+    await workshop.store.delete([key, counts_key(key)])
     await workshop.store.delete_below(key)
     await workshop.store.delete_below(_states_below(key))
 

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 
 import orjson
 
@@ -81,28 +82,30 @@ class PartWriter:
         cursor = self._draft.cursor or Cursor(1, "", self._composer.first, Written(0, size))
         part, digest, start, skip = cursor.part, cursor.digest, cursor.start, cursor.shipped
         position: Position | None = cursor.position
-        buffer = bytearray()
+        # Its bytes leave it without being copied.
+        buffer = BytesIO()
         while position is not None:
             chunk = await self._composer.render(position, start)
             left, skip = memoryview(chunk.data)[skip:], 0
             # Never more than a part: a chunk can be a row of many.
-            while len(buffer) + len(left) >= size:
-                data, left = bytes(buffer) + left[: size - len(buffer)], left[size - len(buffer) :]
-                buffer.clear()
+            while (missing := size - buffer.tell()) <= len(left):
+                buffer.write(left[:missing])
+                data, buffer, left = buffer.getvalue(), BytesIO(), left[missing:]
                 digest = await on_io(chained, digest, data)
                 await self._send(data, Cursor(part + 1, digest, position, start, len(chunk.data) - len(left)))
+                del data
                 part += 1
                 if over():
                     await self._settle()
                     return False
-            buffer += left
+            buffer.write(left)
             position, start = chunk.next, Written(part - 1, size, digest)
-            self._told(chunk.at, (part - 1) * size + len(buffer))
+            self._told(chunk.at, (part - 1) * size + buffer.tell())
             # Not held while the next one is made.
             del chunk, left
-        self.size = (part - 1) * size + len(buffer)
-        if buffer or part == 1:
-            data = bytes(buffer)
+        data = buffer.getvalue()
+        self.size = (part - 1) * size + len(data)
+        if data or part == 1:
             digest = await on_io(chained, digest, data)
             await self._send(data, Cursor(part + 1, digest, {}, start))
         await self._settle(last=True)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
-from paddock.config import Config, ConfigError
+from paddock.config import Config, ConfigError, overlap
 from paddock.engines.settings import (
     ENGINE,
     DuckdbSettings,
@@ -36,7 +36,17 @@ def settings_from(config: Config) -> dict[str, EngineSettings]:
         tables[STARBURST] = _older_names(config)
     if not tables:
         tables[DEFAULT] = {"type": "duckdb", "roots": ["."]}
-    return {name: _checked(name, _private(config, table)) for name, table in tables.items()}
+    found = {name: _checked(name, _private(config, table)) for name, table in tables.items()}
+    for name, settings in found.items():
+        _check_remotes(config, name, settings)
+    return found
+
+
+def _check_remotes(config: Config, engine: str, settings: EngineSettings) -> None:
+    """The store holds everybody's files, as the folders below do."""
+    for name, remote in settings.remote.items() if isinstance(settings, DuckdbSettings) else ():
+        if config.has_store and overlap(remote.url, config.object_store):
+            raise ConfigError(f"engines.{engine}.remote.{name} in paddock.toml is the object store, or a folder of it.")
 
 
 def _private(config: Config, table: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator, model_validator
 
 from paddock.config import ConfigError
+from paddock.jobs.errors import PermanentRunnerError
 
 # Clients look for these very words.
 MISSING_ROLE = "Missing use case ID (X-Use-Case-Id header required)"
@@ -45,6 +46,43 @@ class Secret(BaseModel):
         return None
 
 
+class RemoteSettings(BaseModel):
+    """A part of an object store that queries may read, under a name of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: str
+    # By the provider's own names, say AWS_SECRET_ACCESS_KEY; what is not named here stands in the worker's environment.
+    credentials: dict[str, Secret] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "RemoteSettings":
+        from paddock.storage.buckets import VARIABLES, bucket_of  # here: few engines have any
+
+        if "://" not in self.url or self.url.startswith("file:"):
+            raise ValueError("a remote source is s3://, gs:// or az://; a folder of this machine is one of the roots")
+        try:
+            known = VARIABLES[bucket_of(self.url, {}).scheme]
+        except (ConfigError, PermanentRunnerError) as problem:
+            raise ValueError(str(problem).rstrip(".")) from None
+        for name, secret in self.credentials.items():
+            if name not in known:
+                raise ValueError(f"{name} is no credential of this store")
+            if (secret.env is None) == (secret.file is None) or (secret.file and not secret.file.is_absolute()):
+                raise ValueError(f"{name} names either env, a variable, or file, an absolute path")
+        return self
+
+    def environ(self, name: str) -> dict[str, str] | None:
+        """For the store of this name; None: the worker's own."""
+        if not self.credentials:
+            return None
+        found = {key: secret.read(f"{key} of remote '{name}'") for key, secret in self.credentials.items()}
+        return {**os.environ, **{key: value for key, value in found.items() if value is not None}}
+
+
+RemoteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
 class DuckdbSettings(_Settings):
     type: Literal["duckdb"] = "duckdb"
     # Folders a query may read, nothing else on this machine.
@@ -60,6 +98,16 @@ class DuckdbSettings(_Settings):
     # A kernel without Landlock runs no query then.
     require_landlock: bool = False
     threads: int = Field(default=1, ge=1, le=64)
+    # Object stores that a query reads as `name/path`: what it names is fetched before it runs.
+    remote: dict[RemoteName, RemoteSettings] = Field(default_factory=dict)
+    # Of the worker's disk, for what all queries of this engine that run at once have fetched.
+    fetch_bytes: int = Field(default=4 << 30, ge=0)
+
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> "DuckdbSettings":
+        if self.remote and any("," in str(path) for path in (*self.roots[:1], self.spill_folder or "")):
+            raise ValueError("with remote sources, neither the first root nor the spill_folder has a comma in its name")
+        return self
 
     @property
     def requires_role(self) -> bool:

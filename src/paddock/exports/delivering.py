@@ -6,21 +6,27 @@ manifest before it named. Whoever reads the destination's manifest sees the old 
 The list of what goes is kept beside the draft before the old manifest is written over: a kill in between loses nothing.
 
 The manifest is the one effect here that no fence guards: a worker may have lost its job without knowing, and a cleanup
-deleted its copies. So the fence is asked right before, and the store takes the manifest only over the one that the turn
-began with. What is left is a store that takes longer over this one request than a lease lasts, after a cancel and
-before the next delivery.
+deleted its copies. So
+- the fence is asked right before, and with the answer is saved that a manifest is on its way;
+- the store takes the manifest only over the one that the turn began with, and a cleanup changes that one first;
+- where there is none to change, a cleanup waits longer than a request may take before it deletes what a manifest that
+  is still to come would name, and looks once more afterwards;
+- whoever put a manifest asks the fence again, and takes it back if its copies are gone.
+What is left, at a destination without a manifest before: a request that its sender did not live to see answered, and that the
+store carries out after `REQUEST_LASTS`. And a store that knows no conditions.
 """
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from datetime import timedelta
 
 import orjson
 
 from paddock.exports.model import ExportPayload, Target
 from paddock.exports.workshop import Workshop
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.jobs.model import JsonObject
-from paddock.jobs.outcomes import Outcome, done
+from paddock.jobs.outcomes import Again, Outcome, again, done
 from paddock.jobs.turn import Turn
 from paddock.storage.drafts import Manifest, read_manifest
 from paddock.storage.store import Seen, Store
@@ -30,6 +36,8 @@ PREVIOUS = "_previous.json"
 COPIES_AT_ONCE = 4
 # An id begins with the milliseconds in which it was made; what follows has no order.
 TIME_OF_ID = 13
+# Twice as long as `paddock.storage.remote` tries for.
+REQUEST_LASTS = timedelta(minutes=2)
 
 
 async def check(target: Target, workshop: Workshop) -> None:
@@ -64,6 +72,7 @@ async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
         await workshop.store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
         await _copy(workshop.store, draft, there, target, names)
         await _publish(turn, there, target, _manifest(turn, manifest, names), seen)
+        await _confirm(turn, there, target, names.values())
     await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
     return done({**result, "destination": target.key})
 
@@ -105,7 +114,7 @@ async def _copy(store: Store, draft: str, there: Store, target: Target, names: d
 
 
 async def _publish(turn: Turn[ExportPayload], there: Store, target: Target, manifest: bytes, seen: Seen | None) -> None:
-    await turn.save(turn.saved, progress=False)
+    await turn.save({**turn.saved, "publishing": True}, progress=False)
     if await there.replace(_key(target), manifest, seen):
         return
     # Our own, where the store's first answer was lost.
@@ -115,6 +124,24 @@ async def _publish(turn: Turn[ExportPayload], there: Store, target: Target, mani
             code="destination_changed",
             hint="Paddock looks at it again, and goes on unless a later export was delivered there.",
         )
+
+
+async def _confirm(turn: Turn[ExportPayload], there: Store, target: Target, names: Iterable[str]) -> None:
+    """The job may have moved on meanwhile. To another attempt: that one finds the manifest, and it is right. To its
+    cleanup: that one looks for a manifest after it deleted the copies, so whoever of the two is later sees the other."""
+    try:
+        await turn.save(turn.saved, progress=False)
+    except StaleAttempt:
+        for name in names:
+            if await there.size(f"{target.prefix}/{name}") is None:
+                await _remove_manifest(there, target, str(turn.id))
+                break
+        raise
+
+
+async def _remove_manifest(there: Store, target: Target, job: str) -> None:
+    if _is_of(await _read_manifest(there, target), job):
+        await there.delete([_key(target)])
 
 
 def _manifest(turn: Turn[ExportPayload], manifest: Manifest, names: dict[str, str]) -> bytes:
@@ -206,22 +233,38 @@ async def _remove_previous(store: Store, draft: str, there: Store, target: Targe
     await store.delete([key])
 
 
-async def undo(turn: Turn[ExportPayload], workshop: Workshop) -> None:
-    """After a cancel: copies that no manifest names go; a manifest that is there stays, and rolls forward to its end."""
+async def undo(turn: Turn[ExportPayload], workshop: Workshop) -> Again | None:
+    """After a cancel: copies that no manifest names go; a manifest that is there stays, and rolls forward to its end.
+    Again: a manifest may still be on its way."""
     target, result = turn.payload.destination, turn.saved["sealed"]
     assert target is not None
     if await workshop.store.size(result["manifest"]) is None:
-        return  # an earlier try of this cleanup got further than that
+        return None  # an earlier try of this cleanup got further than that
     there = workshop.destination(target.name)
     manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
     job = str(turn.cleanup_of or turn.id)
     names = _new_names(job, manifest)
-    if _is_of(await _read_manifest(there, target), job):
+    seen = await there.seen(_key(target))
+    if _is_of(_parsed(seen, target), job):
         draft = result["manifest"].rpartition("/")[0]
         await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
-    else:
-        await _remove_unfinished(there, target, names)
-        await there.delete([f"{target.prefix}/{name}" for name in names.values()])
+        return None
+    if turn.saved.get("publishing") and not turn.saved.get("waited"):
+        if seen is None:
+            return again(REQUEST_LASTS, saved={**turn.saved, "waited": True}, progress=False)
+        await _turn_away(there, target, seen)
+    await _remove_unfinished(there, target, names)
+    await there.delete([f"{target.prefix}/{name}" for name in names.values()])
+    await _remove_manifest(there, target, job)
+    return None
+
+
+async def _turn_away(there: Store, target: Target, seen: Seen) -> None:
+    """The same manifest, and yet not the one that was seen: nothing that waits to replace that one is taken any more."""
+    if not await there.replace(_key(target), seen.data + b"\n", seen):
+        raise TransientResourceError(
+            f"The manifest at {target.key} changed while a delivery was being taken back.", code="destination_changed"
+        )
 
 
 async def _names(store: Store, prefix: str, *, most: int) -> list[str]:

@@ -49,7 +49,7 @@ async def _loaded(name: str, engine: str, workshop: Workshop) -> Any:
     """The module that does the work, after all that it will import on the way."""
     settings = workshop.engines.settings.get(engine)
     needed = [name] if settings is None or settings.type not in ENGINES else [ENGINES[settings.type], name]
-    if not workshop.config.object_store.startswith("file:"):
+    if not workshop.config.object_store.startswith("file:") or getattr(settings, "remote", None):
         needed.insert(0, "paddock.storage.remote")
     for module in needed:
         # Not by a look into `sys.modules`: what stands there may still be half loaded by another turn.

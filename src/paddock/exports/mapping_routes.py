@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,153 +20,29 @@ from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, r
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.tokens import Caller
 from paddock.exports import mappings, validating
-from paddock.exports.mapping import Definition, Edge, Node
+from paddock.exports.mapping import Definition
+from paddock.exports.mapping_bodies import (
+    AskedEngine,
+    CopyBody,
+    MappingBody,
+    ValidateBody,
+    ValidateSavedBody,
+    VersionBody,
+)
+from paddock.exports.mapping_examples import (
+    BRIEF_EXAMPLE,
+    DIFF_EXAMPLE,
+    MAPPING_EXAMPLE,
+    VALID_EXAMPLE,
+    VERSION_EXAMPLE,
+)
 from paddock.exports.mappings import GREATEST_VERSION, BriefMapping, Change, Mapping, NewMapping
-from paddock.exports.model import EngineName
 from paddock.exports.routes import Role, allowed_engine
 
 router = guarded_router("mappings")
 
 LONGEST_TTL = timedelta(days=36_500)
-
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"\S")]
-Words = Annotated[str, StringConstraints(max_length=2_000)]
-Ttl = Annotated[
-    str | None, Field(max_length=50, description="Deleted so long after it was made, as in P30D; null: never.")
-]
 Text = Annotated[str | None, Query(min_length=1, max_length=500)]
-# Not an int in the path: what is no number is no version, and simply not there.
-VersionNumber = Annotated[int, Field(ge=1, le=GREATEST_VERSION)]
-
-MAPPING_ID = "019a8b1e-4c30-7000-9b6e-5f0d3c0a51e7"
-DEFINITION_EXAMPLE: dict[str, Any] = {
-    "nodes": [
-        {
-            "label": "Airport",
-            "sql": "SELECT code, name FROM airports",
-            "primary_key": {"name": "code", "type": "STRING"},
-            "properties": [{"name": "name", "type": "STRING"}],
-        }
-    ],
-    "edges": [
-        {
-            "type": "ROUTE",
-            "from_node": "Airport",
-            "to_node": "Airport",
-            "sql": "SELECT origin, target, miles FROM routes",
-            "from_key": "origin",
-            "to_key": "target",
-            "properties": [{"name": "miles", "type": "INT32"}],
-        }
-    ],
-}
-BRIEF_EXAMPLE: dict[str, Any] = {
-    "id": MAPPING_ID,
-    "owner": "ada",
-    "name": "flights",
-    "description": "",
-    "version": 2,
-    "ttl": None,
-    "expires_at": None,
-    "created_at": "2026-11-16T09:30:00Z",
-    "updated_at": "2026-11-16T10:00:00Z",
-    "links": {"self": f"/api/mappings/{MAPPING_ID}", "versions": f"/api/mappings/{MAPPING_ID}/versions"},
-}
-MAPPING_EXAMPLE: dict[str, Any] = {
-    **BRIEF_EXAMPLE,
-    "latest": 2,
-    "change_description": "Miles are whole numbers.",
-    "created_by": "ada",
-    "version_created_at": "2026-11-16T10:00:00Z",
-    **DEFINITION_EXAMPLE,
-}
-VERSION_EXAMPLE: dict[str, Any] = {
-    "version": 2,
-    "change_description": "Miles are whole numbers.",
-    "created_by": "ada",
-    "created_at": "2026-11-16T10:00:00Z",
-    "nodes": 1,
-    "edges": 1,
-}
-_NOTHING: dict[str, Any] = {"added": [], "removed": [], "changed": []}
-DIFF_EXAMPLE: dict[str, Any] = {
-    "from": 1,
-    "to": 2,
-    "nodes": _NOTHING,
-    "edges": {
-        **_NOTHING,
-        "changed": [
-            {
-                "type": "ROUTE",
-                "properties": {
-                    **_NOTHING,
-                    "changed": [{"name": "miles", "from": "DOUBLE", "to": "INT32"}],
-                    "reordered": None,
-                },
-            }
-        ],
-    },
-}
-
-
-class MappingBody(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", title="NewMapping", json_schema_extra={"examples": [{"name": "flights", **DEFINITION_EXAMPLE}]}
-    )
-
-    name: Name
-    description: Words = ""
-    ttl: Ttl = None
-    nodes: list[Node]
-    edges: list[Edge] = Field(default_factory=list)
-
-
-class VersionBody(BaseModel):
-    """What is not named stays as it is."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        title="NewVersion",
-        json_schema_extra={"examples": [{"change_description": "Miles are whole numbers.", **DEFINITION_EXAMPLE}]},
-    )
-
-    change_description: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"\S")]
-    name: Name | None = None
-    description: Words | None = None
-    ttl: Ttl = None
-    nodes: list[Node] | None = None
-    edges: list[Edge] | None = Field(default=None, description="Comes with `nodes`; left out beside them: no edges.")
-    based_on: VersionNumber | None = Field(
-        default=None, description="The version you changed: 409 when there is a newer one."
-    )
-
-
-class CopyBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "flights of mine"}]})
-
-    name: Name
-    version: VersionNumber | None = Field(default=None, description="Left out: the newest.")
-
-
-class _Engine(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    engine: EngineName | None = Field(default=None, description="Needed where several are configured.")
-    catalog: str | None = Field(default=None, max_length=200)
-    schema_name: str | None = Field(default=None, max_length=200, alias="schema")
-
-
-class ValidateBody(_Engine):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"engine": "duckdb", **DEFINITION_EXAMPLE}]})
-
-    nodes: list[Node]
-    edges: list[Edge] = Field(default_factory=list)
-
-
-class ValidateSavedBody(_Engine):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"engine": "duckdb", "version": 2}]})
-
-    version: VersionNumber | None = Field(default=None, description="Left out: the newest.")
 
 
 @router.get("/api/mappings", summary="Mappings, newest first", responses=documented_page(BRIEF_EXAMPLE))
@@ -211,31 +86,6 @@ def asked_mapping(caller: Caller, body: MappingBody) -> NewMapping:
         ttl=ttl_of(body.ttl),
         definition=Definition(nodes=body.nodes, edges=body.edges),
     )
-
-
-VALID_EXAMPLE: dict[str, Any] = {
-    "valid": False,
-    "entities": [
-        {
-            "section": "edges",
-            "name": "ROUTE",
-            "valid": False,
-            "columns": [{"name": "origin", "type": "STRING", "arrow": "string", "native": "VARCHAR"}],
-            "mismatches": [
-                {
-                    "field": "edges.0.properties.0",
-                    "position": 2,
-                    "column": "miles",
-                    "expected": "INT32",
-                    "found": "DOUBLE",
-                    "hint": "Cast it in the query to what INT32 holds, or declare it as DOUBLE.",
-                }
-            ],
-            "error": None,
-            "job_id": MAPPING_ID,
-        }
-    ],
-}
 
 
 # Before the routes with {mapping_id}, which would take it for an id.
@@ -368,7 +218,7 @@ async def validate_saved(
 
 
 async def validated(
-    plane: Plane, caller: Caller, asked: _Engine, definition: Definition, role: str | None
+    plane: Plane, caller: Caller, asked: AskedEngine, definition: Definition, role: str | None
 ) -> dict[str, Any]:
     engine, _ = allowed_engine(plane.config, caller, asked.engine, role)
     return await validating.validate(

@@ -11,7 +11,7 @@ import orjson
 
 from paddock.db.pool import Database, Transaction, statements
 from paddock.exports import removing
-from paddock.exports.model import ExportPayload, output_of_export
+from paddock.exports.model import ExportPayload, Target, output_of_export
 from paddock.jobs import enqueueing, reading
 from paddock.jobs.acting import audit
 from paddock.jobs.enqueueing import IdempotencyKey
@@ -69,6 +69,11 @@ class NewExport:
     tags: Sequence[str] = ()
     schedule: str | None = None
     traceparent: str | None = None
+
+    @property
+    def target(self) -> Target | None:
+        found = self.payload.get("destination")
+        return None if found is None else Target.model_validate(found)
 
 
 async def create(core: "Core", new: NewExport, *, idempotency: IdempotencyKey | None = None) -> Export:

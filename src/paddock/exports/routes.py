@@ -19,7 +19,7 @@ from paddock.api.errors import ApiError, invalid_field, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import path_id
-from paddock.api.job_json import EXAMPLE_ID, masked
+from paddock.api.job_json import EXAMPLE_ID
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import Plane, ThePlane
@@ -27,12 +27,13 @@ from paddock.api.tokens import Caller, check_engine_role, may_use
 from paddock.config import Config
 from paddock.engines.registry import settings_from
 from paddock.engines.settings import MISSING_ROLE, EngineSettings, TrinoSettings
-from paddock.exports import asking, downloading, plain
+from paddock.exports import asking, downloading, plain, taken
 from paddock.exports.model import Action, AskPayload, Sql
 from paddock.exports.plain import Export, NewExport
 from paddock.exports.request import MAX_DURATION, QUOTA, ExportRequest, limits, new_export, one_engine, target_of
 from paddock.jobs.model import JsonObject
 from paddock.jobs.waiting import until_ended
+from paddock.log import masked
 
 router = guarded_router("exports")
 
@@ -107,6 +108,7 @@ async def create_export(
 ) -> Response:
     new = await asked_export(plane, caller, body, role)
     idempotency = key_of(caller, "POST /api/exports", key, [await request.json(), role])
+    await taken.check(plane.core, plane.config, new.target, caller.sees, idempotency)
     made = await plain.create(plane.core, new, idempotency=idempotency)
     return answer(export_json(made), 202, {"Location": f"/api/exports/{made.id}"})
 

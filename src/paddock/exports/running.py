@@ -216,7 +216,9 @@ async def clean(turn: ExportTurn, workshop: Workshop) -> Outcome:
         await engine.cancel(handle)
     await unloading.clean(turn, engine, query_of(turn, engine))
     if turn.saved.get("sealed") is not None:
-        await delivering.undo(turn, workshop)
+        waiting = await delivering.undo(turn, workshop)
+        if waiting is not None:
+            return waiting
     if turn.saved.get("draft") is not None:
         await Draft(workshop.store, turn.payload.output, turn.saved["draft"]).discard()
     return done({"stopped_query": turn.saved.get("query_id"), "removed_draft": turn.saved.get("draft")})

@@ -25,7 +25,9 @@ from paddock.api.plane import Plane, ThePlane
 from paddock.api.tokens import Caller
 from paddock.engines.settings import EngineSettings
 from paddock.exports import snapshot_states, snapshots
-from paddock.exports.mapping_routes import MAPPING_ID, Name, Text, Ttl, VersionNumber, Words, ttl_of, visible_mapping
+from paddock.exports.mapping_bodies import Name, Ttl, VersionNumber, Words
+from paddock.exports.mapping_examples import MAPPING_ID
+from paddock.exports.mapping_routes import Text, ttl_of, visible_mapping
 from paddock.exports.model import EngineName
 from paddock.exports.request import limits, usual_mode
 from paddock.exports.routes import Role, allowed_engine

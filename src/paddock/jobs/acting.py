@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from paddock.db.pool import Transaction, statements
-from paddock.jobs import enqueueing, fencing, grouping, reading
+from paddock.jobs import ending, enqueueing, grouping, reading
+from paddock.jobs.ending import Ending
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Refused
-from paddock.jobs.fencing import Ending
 from paddock.jobs.model import Job, JobId, JsonObject, NewJob, SessionId
 from paddock.jobs.values import clean_text
 
@@ -36,7 +36,7 @@ async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str 
     endings = [Ending(id, None, "cancelled", code="cancelled", message=message) for id in dict.fromkeys(ids)]
 
     async def write(tx: Transaction) -> set[JobId]:
-        rows = await fencing.end(
+        rows = await ending.end(
             core,
             tx,
             endings,

@@ -1,6 +1,7 @@
 """The core, assembled: what the API, the background passes and the worker inside `serve` call."""
 
 import asyncio
+from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,20 @@ import asyncpg
 
 from paddock import metrics as metrics_module
 from paddock.db.pool import Database, Transaction, open_database, statements
-from paddock.jobs import acting, enqueueing, fencing, grouping, logs, reading, rescuing, schedules, sessions, wire
+from paddock.jobs import (
+    acting,
+    enqueueing,
+    finishing,
+    grouping,
+    logs,
+    reading,
+    releasing,
+    rescuing,
+    saving,
+    schedules,
+    sessions,
+    wire,
+)
 from paddock.jobs.beating import Beats
 from paddock.jobs.changes import Changes
 from paddock.jobs.claiming import Claims
@@ -58,6 +72,7 @@ class Core:
         self.claims = Claims(self)
         self.beats = Beats(db, self.settings.lease, self.settings.claim_grace)
         self.notifier = Notifier(db)
+        self._known_names: dict[tuple[bool, int], frozenset[str]] = {}
 
     # What people and programs ask for.
 
@@ -120,8 +135,16 @@ class Core:
 
     def link(self, *, kinds: Collection[str] | None = None, internal: bool = False) -> "DirectLink":
         """The direct line. `kinds` are what the caller's token may claim; internal kinds only for the worker inside."""
-        allowed = frozenset(kind.name for kind in self.kinds if kind.internal == internal)
+        allowed = self._names(internal)
         return DirectLink(self, allowed if kinds is None else allowed & frozenset(kinds))
+
+    def _names(self, internal: bool) -> frozenset[str]:
+        """Of the kinds inside, or of the others. Asked for with every call of a worker; a kind may be added at any time."""
+        known = self._known_names.get((internal, len(self.kinds)))
+        if known is None:
+            known = frozenset(kind.name for kind in self.kinds if kind.internal == internal)
+            self._known_names[internal, len(self.kinds)] = known
+        return known
 
     # Telling what became true.
 
@@ -171,6 +194,22 @@ class Core:
                 self.claims.cancelled(lost)
                 self.notifier.cancelled(lost)
             self.changed(ids)
+
+        tx.after_commit.append(told)
+
+    def tell_completed(self, tx: Transaction, rows: Sequence[asyncpg.Record]) -> None:
+        """After the commit: the same for rows of complete_jobs, which leave no cleanup and are nobody's loss."""
+        ids = [JobId(row["id"]) for row in rows]
+        kinds = Tally(row["kind"] for row in rows)
+        wakes = self._freed(kinds)
+
+        def told() -> None:
+            if wakes:
+                self.claims.wake(wakes)
+                self.notifier.wake(wakes)
+            self.changed(ids)
+            for kind, n in kinds.items():
+                self.metrics.finishes(kind, "done").inc(n)
 
         tx.after_commit.append(told)
 
@@ -255,13 +294,13 @@ class DirectLink(Link):
         return await sessions.beat(self._core, session, message)
 
     async def save(self, message: wire.Save) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await fencing.save(self._core, message.items))
+        return wire.Verdicts(verdicts=await saving.save(self._core, message.items))
 
     async def finish(self, message: wire.Finish) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await fencing.finish(self._core, message.items))
+        return wire.Verdicts(verdicts=await finishing.finish(self._core, message.items))
 
     async def release(self, message: wire.Release) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await fencing.release(self._core, message.items))
+        return wire.Verdicts(verdicts=await releasing.release(self._core, message.items))
 
     async def logs(self, message: wire.Logs) -> None:
         await logs.append(self._core.db, message.items)

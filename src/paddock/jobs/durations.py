@@ -21,3 +21,11 @@ def parse(text: str) -> timedelta:
         raise ValueError("Write a duration like 15m, 1h, 7d or PT15M.")
     weeks, days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+# Longer than this nothing is put off.
+LONGEST_DELAY = timedelta(days=366)
+
+
+def bounded_delay(seconds: float) -> timedelta:
+    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_DELAY.total_seconds()))

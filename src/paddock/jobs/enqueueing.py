@@ -1,5 +1,6 @@
 """How work comes in: validated by its kind, inserted with its lock and its place in a group in one transaction."""
 
+import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import asyncpg
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from paddock.db.pool import Transaction, column, statements
+from paddock.db.pool import Database, Transaction, column, statements
 from paddock.jobs import grouping, reading
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.kinds import Kind
@@ -107,6 +108,8 @@ async def _submit_one(core: "Core", job: NewJob, public: bool, key: IdempotencyK
         if conflict.constraint_name != "idempotency_keys_pkey":
             raise
         return None
+    # A worker that waits for it asks the database first, and this answer is built while that one works.
+    await asyncio.sleep(0)
     return _made(job, ready[0], rows[0])
 
 
@@ -256,6 +259,13 @@ async def earlier(tx: Transaction, key: IdempotencyKey | None) -> list[JobId] | 
     if await tx.fetchval(SQL["keep_idempotency_key"], key.owner, key.route, key.key, key.body_hash):
         return None
     return jobs_of_key(await tx.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key), key)
+
+
+async def is_known(db: Database, key: IdempotencyKey | None) -> bool:
+    """Whether `earlier` would find it."""
+    if key is None:
+        return False
+    return await db.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key) is not None
 
 
 async def remember(tx: Transaction, key: IdempotencyKey | None, ids: list[JobId]) -> None:

@@ -45,6 +45,7 @@ async def refresh_figures(db: Database) -> Refreshed:
         start, end = _window(progress["counted_to"], now)
         await _count(tx, start, end)
         sampled = await _sample(db, tx, now)
+        await tx.execute(SQL["note_versions"])
         await _roll(tx, start, end)
         await _roll_samples(tx, now)
         for width, kept in KEPT.items():

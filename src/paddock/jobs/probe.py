@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
 
@@ -207,13 +208,4 @@ PROBE = Kind(
     public_saved=("turn", "step", "left"),
 )
 
-PROBE_BLOCKING = Kind(
-    name="probe_blocking",
-    payload=ProbePayload,
-    handler=run_probe_blocking,
-    cleanup=clean_probe,
-    submit=frozenset({"ops", "admin"}),
-    retry=Backoff(first=timedelta(seconds=1), cap=timedelta(seconds=10)),
-    lock_key=lambda payload: payload.lock,
-    public_saved=("turn", "step", "left"),
-)
+PROBE_BLOCKING = replace(PROBE, name="probe_blocking", handler=run_probe_blocking)

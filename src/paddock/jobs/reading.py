@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import orjson
@@ -17,19 +18,9 @@ import orjson
 from paddock.db.pool import Database
 from paddock.jobs.filtering import Filter, read_cursor, time_of, write_cursor
 from paddock.jobs.model import Job, JobId
-from paddock.jobs.overviews import (
-    Counts,
-    KindSeen,
-    Related,
-    Relative,
-    WorkerSeen,
-    counts,
-    kinds,
-    related,
-    timeline_of,
-    workers,
-)
-from paddock.jobs.scanning import SQL, Scan, jobs_by_id
+from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen, counts, kinds, workers
+from paddock.jobs.scanning import SQL, Scan, briefs_by_id, jobs_by_id
+from paddock.jobs.timelines import Related, Relative, related, timeline_of
 
 BUDGET = timedelta(milliseconds=40)
 PAGE_BYTES = 8 * 1024 * 1024
@@ -44,6 +35,17 @@ class Page:
     jobs: Sequence[Job]
     next_cursor: str | None
     searched_back_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a job stands: the little that most who watch many want to know."""
+
+    id: JobId
+    owner: str
+    kind: str
+    status: str
+    group_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,24 @@ async def jobs(db: Database, ids: Sequence[JobId]) -> list[Job]:
     rows = await db.fetch(jobs_by_id(), ids)
     found = {row["id"]: job_of(row) for row in rows}
     return [found[job_id] for job_id in ids if job_id in found]
+
+
+async def briefs(db: Database, ids: Sequence[JobId]) -> list[Job]:
+    """Like `jobs`, for lists: payload, saved state, result and errors, which may be large, are left out as if empty."""
+    rows = await db.fetch(briefs_by_id(), ids)
+    found = {row["id"]: job_of(row) for row in rows}
+    return [found[job_id] for job_id in ids if job_id in found]
+
+
+async def placed(db: Database, ids: Sequence[JobId]) -> list[Placed]:
+    return [Placed(*row) for row in await db.fetch(SQL["placed"], ids)]
+
+
+async def placed_of(
+    db: Database, ids: Sequence[JobId], *, owners: Sequence[str], kinds: Sequence[str], groups: Sequence[UUID]
+) -> list[Placed]:
+    """Those of the jobs that are of one of the owners, kinds or groups."""
+    return [Placed(*row) for row in await db.fetch(SQL["placed_of"], ids, owners, kinds, groups)]
 
 
 async def page(

@@ -14,8 +14,8 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Transaction, statements
-from paddock.jobs import fencing, wire
-from paddock.jobs.fencing import Ending
+from paddock.jobs import ending, finishing, wire
+from paddock.jobs.ending import Ending
 from paddock.jobs.model import Verdict
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def keep_timeouts(core: "Core") -> int:
     if orphans:
         await core.db.execute(SQL["bury_sessions"], list(orphans), list(orphans.values()))
     late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
-    verdicts = await fencing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
+    verdicts = await finishing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
     ended = sum(verdict.verdict == Verdict.ACCEPTED for verdict in verdicts)
     over = [row for row in overdue if row["reason"] == "timed_out"]
     over_waiting = await core.db.fetch(SQL["overdue_waiting"])
@@ -83,7 +83,7 @@ async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = F
     """How many of them it ended: others may have, since they were looked up."""
 
     async def write(tx: Transaction) -> int:
-        return len(await fencing.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out"))
+        return len(await ending.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out"))
 
     return await core.db.repeated(write) if endings else 0
 
@@ -95,7 +95,7 @@ async def _fail_lost(core: "Core") -> int:
     endings = [_failed(row, "worker_lost", _lost_message(row), row["attempt_id"]) for row in lost]
 
     async def write(tx: Transaction) -> int:
-        return len(await fencing.end(core, tx, endings, event="worker_lost", reason="session_died"))
+        return len(await ending.end(core, tx, endings, event="worker_lost", reason="session_died"))
 
     return await core.db.repeated(write)
 

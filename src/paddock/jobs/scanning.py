@@ -195,6 +195,14 @@ def jobs_by_id() -> Statement:
     return Statement("jobs_by_id", text, "relaxed")
 
 
+@cache
+def briefs_by_id() -> Statement:
+    """The same columns; those that may be large are never fetched."""
+    text = jobs_by_id().sql.replace("j.payload", "'{}'::jsonb AS payload").replace("j.saved,", "NULL::jsonb AS saved,")
+    text = text.replace("j.result", "NULL::jsonb AS result").replace("j.errors", "NULL::jsonb AS errors")
+    return Statement("briefs_by_id", text, "relaxed")
+
+
 def _filled(name: str, **parts: str) -> str:
     text = "\n".join(line for line in SQL[name].sql.splitlines() if not line.startswith("--"))
     for part, content in parts.items():

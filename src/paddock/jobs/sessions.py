@@ -7,10 +7,11 @@ from uuid import UUID
 import asyncpg
 
 from paddock.db.pool import DEADLOCKS, statements
-from paddock.jobs import fencing, wire
+from paddock.jobs import fencing, releasing, wire
 from paddock.jobs.link import SessionUnknown
 from paddock.jobs.model import MAX_REPORT_BYTES, Verdict
 from paddock.jobs.values import InvalidValue, checked_json, clean_text
+from paddock.log import masked
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
@@ -30,7 +31,6 @@ async def register(core: "Core", message: wire.Register, allowed: Collection[str
         offered,
         max(0, min(message.slots, 100_000)),
         core.settings.lease,
-        "control plane" if any(core.kinds[kind].internal for kind in offered) else "worker",
     )
     return wire.Registered(
         session=session,
@@ -87,11 +87,11 @@ async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict
         if item.report is None:
             continue
         try:
-            reports.append(
-                (item.id, item.attempt_id, checked_json(item.report, limit=MAX_REPORT_BYTES, what="report") or "{}")
-            )
-        except InvalidValue:
+            # It is for people, and nothing works with it: so it is masked here once, and not wherever it is shown.
+            text = checked_json(masked(item.report), limit=MAX_REPORT_BYTES, what="report")
+        except (InvalidValue, RecursionError):
             continue
+        reports.append((item.id, item.attempt_id, text or "{}"))
     if not reports:
         return []
     reports.sort()
@@ -115,7 +115,7 @@ async def _give_back_unlisted(core: "Core", unlisted: Sequence[tuple[UUID, UUID]
         if row["unlisted"] >= UNLISTED_BEATS
     ]
     if gone:
-        await fencing.release(core, gone)
+        await releasing.release(core, gone)
         core.count_rescued("claim_answer_lost", len(gone))
 
 

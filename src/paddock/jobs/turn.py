@@ -65,10 +65,13 @@ class Turn(Generic[P]):
         self.cleanup_of = cleanup_of
         self.secrets = dict(secrets or {})
         self.traceparent = traceparent
-        self.log = TurnLog(link)
         self._link = link
         self._age = age_seconds
         self._built = time.monotonic()
+
+    @property
+    def log(self) -> "TurnLog":
+        return TurnLog(self._link)
 
     @property
     def age(self) -> timedelta:

@@ -18,7 +18,7 @@ from paddock.jobs.figures import refresh_figures
 from paddock.jobs.kinds import Kind
 from paddock.jobs.logs import KEPT_BYTES
 from paddock.jobs.outcomes import Outcome, done
-from paddock.jobs.overviews import MOST_ENTRIES
+from paddock.jobs.timelines import MOST_ENTRIES
 from paddock.jobs.turn import Turn
 
 SQL = statements("paddock.jobs.sql", "upkeep.sql")
@@ -143,7 +143,7 @@ STEPS: Mapping[str, Step] = {
     "timeline": _expire("expire_timeline", _history_kept),
     "idempotency_keys": _expire("expire_keys", lambda core: KEYS_KEPT),
     "sessions": _expire("expire_sessions", lambda core: DEAD_SESSIONS_KEPT),
-    "versions_seen": _expire("expire_versions", lambda core: core.settings.audit_kept),
+    "versions_at_work": _expire("expire_versions", lambda core: core.settings.audit_kept),
     "deliveries": _expire("expire_deliveries", _history_kept),
     "events": _expire("expire_events", _history_kept),
     "audit_log": _expire("expire_audit_log", lambda core: core.settings.audit_kept),

@@ -8,6 +8,9 @@ from uuid import UUID
 
 import msgspec
 
+# One object, so that it is known as the default: left out, and not read.
+NOTHING = msgspec.Raw(b"null")
+
 
 class Struct(msgspec.Struct, omit_defaults=True, kw_only=True):
     pass
@@ -50,7 +53,7 @@ class ClaimedJob(Struct):
     turn_count: int
     failure_count: int = 0
     lost_count: int = 0
-    saved: msgspec.Raw = msgspec.Raw(b"null")
+    saved: msgspec.Raw = NOTHING
     role: str | None = None
     tags: list[str] = []
     waiting_on: str | None = None

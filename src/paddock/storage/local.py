@@ -121,9 +121,15 @@ class LocalBackend:
             return b"".join(chunks)
 
     def size(self, key: str) -> int | None:
+        found = self.entry(key)
+        return None if found is None else found.size
+
+    def entry(self, key: str) -> Entry | None:
         try:
             with self._opened(key) as file:
-                return os.fstat(file).st_size
+                known = os.fstat(file)
+                changed = datetime.fromtimestamp(known.st_mtime, UTC)
+                return Entry(key, known.st_size, changed, _tag(known)["file"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as problem:

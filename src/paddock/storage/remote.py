@@ -178,11 +178,16 @@ class RemoteBackend:
                 raise
 
     def size(self, key: str) -> int | None:
+        found = self.entry(key)
+        return None if found is None else found.size
+
+    def entry(self, key: str) -> Entry | None:
         with self._failures(key):
             try:
-                return obstore.head(self._store, self._prefix + key)["size"]
+                found = obstore.head(self._store, self._prefix + key)
             except FileNotFoundError:
                 return None
+        return Entry(key, found["size"], found["last_modified"], found["e_tag"])
 
     def entries(self, prefix: str, unfinished: bool) -> Iterator[Entry]:
         with self._failures(prefix):

@@ -51,6 +51,8 @@ class Entry:
     key: str
     size: int
     modified: datetime
+    # Of this very content, where the store tells.
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Backend(Protocol):
 
     def read_range(self, key: str, start: int, length: int) -> bytes: ...
     def size(self, key: str) -> int | None: ...
+    def entry(self, key: str) -> Entry | None: ...
     def entries(self, prefix: str, unfinished: bool) -> Iterator[Entry]: ...
     def delete(self, keys: Sequence[str]) -> None: ...
     def delete_unfinished(self, keys: Sequence[str]) -> None: ...
@@ -171,6 +174,10 @@ class Store:
     async def size(self, key: str) -> int | None:
         """None: there is no such object."""
         return await on_io(self._backend.size, check_key(key))
+
+    async def entry(self, key: str) -> Entry | None:
+        """As `size`, with what tells one version of it from another."""
+        return await on_io(self._backend.entry, check_key(key))
 
     async def list(self, prefix: str = "", *, unfinished: bool = False) -> AsyncIterator[Entry]:
         """Everything below the prefix, which ends at a `/`; in no particular order. `unfinished`: also uploads

@@ -13,7 +13,7 @@ import orjson
 from markupsafe import Markup
 
 from paddock.jobs.charting import Series
-from paddock.jobs.overviews import VersionSeen, WorkerSeen
+from paddock.jobs.overviews import VersionChange, WorkerSeen
 from paddock.web import words
 
 MOST_ROWS = 24
@@ -160,13 +160,13 @@ def _rounded(value: float | None) -> float | None:
 
 def marks_of(
     workers: Sequence[WorkerSeen],
-    versions: Sequence[VersionSeen],
+    versions: Sequence[VersionChange],
     changes: Sequence[dict[str, Any]],
     since: datetime,
     step: timedelta,
 ) -> list[Mark]:
     """Newest first. What started together is one mark. Sessions are forgotten an hour after their end, so that of a time
-    before only those starts are known whose workers have lived until then; the first of a version is remembered."""
+    before only those starts are known whose workers have lived until then; which versions ran is remembered."""
     marks = [*_starts(workers, versions, max(step, timedelta(minutes=1))), *map(_change, changes)]
     newest = sorted((mark for mark in marks if mark.at >= since), key=lambda mark: mark.at, reverse=True)
     return newest[:MOST_MARKS]
@@ -186,27 +186,37 @@ def _change(entry: dict[str, Any]) -> Mark:
     return Mark(entry["at"], name.format(subject), tone, sign, entry["reason"], entry["actor"])
 
 
-def _starts(workers: Sequence[WorkerSeen], versions: Sequence[VersionSeen], together: timedelta) -> list[Mark]:
-    """The first of a version is a deploy, and all that came with it."""
-    ordered = sorted((worker for worker in workers if worker.version), key=lambda worker: worker.started_at)
+def _starts(workers: Sequence[WorkerSeen], versions: Sequence[VersionChange], together: timedelta) -> list[Mark]:
+    """A version that comes is a deploy, one that comes back too, with all that started with it; so is one that only
+    goes, as when a trial of it is ended."""
+    groups = _started_together(workers, together)
+    marks = []
+    for change in sorted(versions, key=lambda change: change.at):
+        for version in change.came:
+            with_it = [
+                group
+                for group in groups
+                if group[0].version == version and abs(group[0].started_at - change.at) <= together
+            ]
+            groups = [group for group in groups if group not in with_it]
+            who = _who(with_it[0]) if with_it and change.role == "worker" else change.role
+            marks.append(Mark(change.at, f"version {version} deployed: {who}", "accent", "V"))
+        if not change.came:
+            marks.append(
+                Mark(change.at, f"version {', '.join(change.went)} gone: no {change.role} has it", "accent", "V")
+            )
+    return marks + [Mark(group[0].started_at, f"{_who(group)} started", "accent", "S") for group in groups]
+
+
+def _started_together(workers: Sequence[WorkerSeen], together: timedelta) -> list[list[WorkerSeen]]:
     groups: list[list[WorkerSeen]] = []
-    for worker in ordered:
+    for worker in sorted((worker for worker in workers if worker.version), key=lambda worker: worker.started_at):
         newest = next((group for group in reversed(groups) if group[0].version == worker.version), None)
         if newest is not None and worker.started_at - newest[0].started_at <= together:
             newest.append(worker)
         else:
             groups.append([worker])
-    marks = []
-    for seen in sorted(versions, key=lambda seen: seen.first_at):
-        came = [
-            group
-            for group in groups
-            if group[0].version == seen.version and abs(group[0].started_at - seen.first_at) <= together
-        ]
-        groups = [group for group in groups if group not in came]
-        who = _who(came[0]) if came else f"first {seen.role}"
-        marks.append(Mark(seen.first_at, f"version {seen.version} deployed: {who}", "accent", "V"))
-    return marks + [Mark(group[0].started_at, f"{_who(group)} started", "accent", "S") for group in groups]
+    return groups
 
 
 def _who(group: Sequence[WorkerSeen]) -> str:

@@ -48,10 +48,20 @@ def roles_of(caller: Caller) -> list[str] | None:
     return None if EVERYTHING in caller.engine_roles else sorted(caller.engine_roles)
 
 
+def _chosen(engines: Sequence[Choice], engine: str) -> Choice | None:
+    return next((choice for choice in engines if choice.name == engine or (not engine and len(engines) == 1)), None)
+
+
+def mode_for(engines: Sequence[Choice], engine: str, text: str) -> str:
+    """Who is to write: nothing is said to an engine that cannot, whatever stands in a field that is hidden then."""
+    choice = _chosen(engines, engine)
+    return text if choice is not None and choice.unload else ""
+
+
 def role_for(engines: Sequence[Choice], engine: str, text: str) -> str | None:
     """The role to send: none to an engine that knows no roles, whatever stands in a field that is hidden then."""
-    takes = any(choice.takes_role for choice in engines if choice.name == engine or (not engine and len(engines) == 1))
-    if not text or not takes:
+    choice = _chosen(engines, engine)
+    if not text or choice is None or not choice.takes_role:
         return None
     if not re.match(ROLE, text):
         raise invalid_field("role", "A role has letters, digits, '_', '.' and '-', at most 128.")

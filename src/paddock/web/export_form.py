@@ -42,6 +42,7 @@ class Form:
     partition_by: str = ""
     max_rows: str = ""
     ttl: str = "7d"
+    mode: str = ""
     destination: str = ""
     prefix: str = ""
     if_exists: str = "error"
@@ -99,6 +100,7 @@ def like(export: Export) -> Form:
         partition_by=", ".join(options.get("partition_by", ())),
         max_rows=str(asked.get("max_rows") or ""),
         ttl=short_duration(export.ttl),
+        mode=asked.get("mode") or "",
         destination=name,
         prefix=prefix,
         if_exists=asked.get("if_exists", "error"),
@@ -119,6 +121,7 @@ def request_of(form: Form) -> ExportRequest:
         "ttl": form.ttl or None,
         "destination": f"{form.destination}:{form.prefix}" if form.destination else None,
         "if_exists": form.if_exists,
+        "mode": (form.mode or None) if form.format == "parquet" else None,
     }
     try:
         return ExportRequest.model_validate(body)

@@ -103,3 +103,8 @@ def last_error(job: Job | None) -> Mapping[str, Any] | None:
     if job is None or job.ended or not job.errors:
         return None
     return job.errors[-1]
+
+
+def waits_again(job: Job | None) -> Mapping[str, Any] | None:
+    """Why a job waits for its next try; None when it does not."""
+    return last_error(job) if job is not None and job.status == "pending" else None

@@ -19,7 +19,7 @@ from paddock.db.pool import Database
 from paddock.jobs import overviews, reading
 from paddock.jobs.events import DELIVERY_KIND
 from paddock.jobs.hanging import Hanging, hanging
-from paddock.jobs.overviews import Counts, KindSeen, VersionSeen, WorkerSeen
+from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
 from paddock.jobs.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
 
 REMEMBERED_SECONDS = 1.0
@@ -75,8 +75,8 @@ class Glances:
             f"changes {name}", lambda: auditing.of_actions(self._db, MARKED, since=since, limit=MOST_CHANGES)
         )
 
-    async def versions(self, name: str, since: datetime) -> list[VersionSeen]:
-        return await self.shared(f"versions {name}", lambda: overviews.versions(self._db, since))
+    async def versions(self, name: str, since: datetime) -> list[VersionChange]:
+        return await self.shared(f"versions {name}", lambda: overviews.version_changes(self._db, since))
 
     async def _now(self) -> Glance:
         at, counted_to = await progress(self._db)

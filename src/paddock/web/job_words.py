@@ -18,7 +18,8 @@ from paddock.api.plane import Plane
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
 from paddock.jobs.model import Job
-from paddock.jobs.overviews import Entry, KindSeen
+from paddock.jobs.overviews import KindSeen
+from paddock.jobs.timelines import Entry
 from paddock.web import timeline
 from paddock.web.frame import plane_of
 from paddock.web.standing import standing_of

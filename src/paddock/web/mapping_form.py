@@ -11,7 +11,8 @@ from paddock.api import bodies
 from paddock.api.errors import ApiError, invalid_field
 from paddock.exports import mappings, yaml_form
 from paddock.exports.mapping import Definition, checked
-from paddock.exports.mapping_routes import MappingBody, VersionBody, mapping_json
+from paddock.exports.mapping_bodies import MappingBody, VersionBody
+from paddock.exports.mapping_routes import mapping_json
 from paddock.jobs.errors import Refused
 from paddock.web.form_problems import as_refusal, told
 

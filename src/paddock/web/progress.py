@@ -12,15 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from paddock.jobs.model import Job
+from paddock.jobs.reports import LONGEST_LEFT_SECONDS, how_far, number_of, share
 from paddock.web.words import duration, number, plural, size
 
 # Sooner than this a first report says little about the next.
 SETTLED_SECONDS = 3.0
 LEAST_PERCENT = 1.0
-LONGEST_LEFT_SECONDS = 30 * 86_400
 MOST_FIELDS = 12
-# How much of how much: each pair is a percentage where none is told.
-PAIRS = (("done", "total"), ("step", "steps"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,7 @@ class Progress:
 
     @property
     def share(self) -> str:
-        """Rounded down: 100 % is said of what is done."""
-        return "" if self.percent is None else f"{math.floor(self.percent)} %"
+        return share(self.percent)
 
     @property
     def brief(self) -> str:
@@ -63,20 +60,17 @@ class Progress:
 
 def reported(report: Mapping[str, Any] | None) -> Progress:
     """What a report says by itself; empty of what says nothing."""
-    report = report or {}
-    numbers = {str(name): n for name, value in report.items() if (n := _number(value)) is not None}
-    pairs = [pair for pair in PAIRS if pair[0] in numbers and numbers.get(pair[1], 0) > 0]
-    counted = {name: numbers[name] for name in ("rows", "bytes") if numbers.get(name, -1) >= 0}
-    amounts = [*(f"{number(numbers[part])} of {number(numbers[whole])}" for part, whole in pairs), *_amounts(counted)]
-    phase = report.get("phase")
-    shown = {"percent", "eta_seconds", *counted, *(name for pair in pairs for name in pair)}
-    shown |= {"phase"} if isinstance(phase, str) else set()
+    report, found = report or {}, how_far(report)
+    numbers, counted = found.numbers, found.amounts
+    pairs = [f"{number(numbers[part])} of {number(numbers[whole])}" for part, whole in found.pairs]
+    shown = {"percent", "eta_seconds", *counted, *(name for pair in found.pairs for name in pair)}
+    shown |= {"phase"} if isinstance(report.get("phase"), str) else set()
     rest = {str(name): _text(str(name), value) for name, value in report.items() if name not in shown}
     fields = [(name, text) for name, text in rest.items() if text is not None][:MOST_FIELDS]
     return Progress(
-        percent=_percent(numbers, pairs),
-        phase=phase if isinstance(phase, str) and phase else None,
-        amounts=amounts,
+        percent=found.percent,
+        phase=found.phase,
+        amounts=[*pairs, *_amounts(counted)],
         counted=counted,
         rest=dict(fields),
         unshown=len(fields) < len(rest),
@@ -99,14 +93,6 @@ def progress_now(job: Job, now: datetime) -> Progress | None:
     return replace(found, rate=_rate(found.counted, elapsed), left=_left(job, found.percent, elapsed))
 
 
-def _percent(numbers: Mapping[str, float], pairs: Sequence[tuple[str, str]]) -> float | None:
-    told = numbers.get("percent")
-    if told is None and pairs:
-        part, whole = pairs[0]
-        told = 100 * numbers[part] / numbers[whole]
-    return None if told is None else min(100.0, max(0.0, told))
-
-
 def _amounts(counted: Mapping[str, float]) -> list[str]:
     words = {"rows": lambda n: plural(n, "row"), "bytes": size}
     return [words[name](n) for name, n in counted.items()]
@@ -123,12 +109,12 @@ def _elapsed(job: Job, now: datetime) -> float | None:
 def _rate(counted: Mapping[str, float], elapsed: float | None) -> str | None:
     if elapsed is None:
         return None
-    told = []
+    rates = []
     if counted.get("rows"):
-        told.append(f"{number(_rounded(counted['rows'] / elapsed))} rows/s")
+        rates.append(f"{number(_rounded(counted['rows'] / elapsed))} rows/s")
     if counted.get("bytes"):
-        told.append(f"{size(counted['bytes'] / elapsed)}/s")
-    return ", ".join(told) or None
+        rates.append(f"{size(counted['bytes'] / elapsed)}/s")
+    return ", ".join(rates) or None
 
 
 def _rounded(value: float) -> float:
@@ -138,29 +124,20 @@ def _rounded(value: float) -> float:
 def _left(job: Job, percent: float | None, elapsed: float | None) -> str | None:
     if job.attempt_id is None:
         return None
-    told = _number((job.report or {}).get("eta_seconds"))
-    if told is None and percent is not None and elapsed is not None and LEAST_PERCENT <= percent < 100:
-        told = elapsed * (100 - percent) / percent
-    if told is None or not 0 <= told <= LONGEST_LEFT_SECONDS:
+    known = how_far(job.report)
+    left, told = known.left_seconds, "eta_seconds" in known.numbers
+    if not told and percent is not None and elapsed is not None and LEAST_PERCENT <= percent < 100:
+        left = elapsed * (100 - percent) / percent
+    if left is None or left > LONGEST_LEFT_SECONDS:
         return None
-    return f"about {duration(max(1.0, told))} left"
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
+    return f"about {duration(max(1.0, left))} left"
 
 
 def _text(name: str, value: object) -> str | None:
     """A field as a word; None for what is no word (the report as JSON has it)."""
     if isinstance(value, bool) or value is None:
         return str(value).lower() if value is not None else "–"
-    found = _number(value)
+    found = number_of(value)
     if found is not None:
         return size(found) if name == "bytes" or name.endswith("_bytes") else number(found)
     return value if isinstance(value, str) else None

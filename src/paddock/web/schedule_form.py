@@ -7,10 +7,10 @@ from typing import Any
 
 from paddock.api import bodies, durations
 from paddock.api.errors import ApiError, invalid_field
-from paddock.api.job_json import masked
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import NORMAL
 from paddock.jobs.schedules import NewSchedule, Schedule
+from paddock.log import masked
 from paddock.web.frame import clean
 from paddock.web.words import pretty
 

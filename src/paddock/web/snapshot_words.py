@@ -74,4 +74,5 @@ class Form:
     catalog: str = ""
     schema: str = ""
     ttl: str = ""
+    mode: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from paddock.jobs.model import Job
-from paddock.jobs.overviews import Entry, Relative
+from paddock.jobs.timelines import Entry, Relative
 from paddock.web.scaling import Band, Drawing, Mark, place_of, placed_on, to_scale
 from paddock.web.words import duration, machine, number, plural
 

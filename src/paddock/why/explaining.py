@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from paddock.jobs.reports import how_far, share
 from paddock.why.case import SILENT, Case, Facts, reason
 from paddock.why.steps import Step, steps
 from paddock.why.words import Part, Place, Quote, Words, moment, plain, s, since, span, times, until
@@ -304,16 +305,15 @@ def _forgiven(case: Case) -> Words:
 
 
 def _progress(job: Facts) -> str:
-    report = job.get("report") or {}
-    told = [
-        f"{report['percent']:g} %" if isinstance(report.get("percent"), int | float) else None,
-        str(report["phase"]) if report.get("phase") else None,
-        f"{report['rows']:,} rows" if isinstance(report.get("rows"), int) else None,
-        f"about {span(timedelta(seconds=report['eta_seconds']))} left"
-        if isinstance(report.get("eta_seconds"), int | float)
-        else None,
+    known = how_far(job.get("report"))
+    rows, left = known.amounts.get("rows"), known.left_seconds
+    parts = [
+        share(known.percent),
+        known.phase,
+        None if rows is None else f"{rows:,.0f} rows",
+        None if left is None else f"about {span(timedelta(seconds=left))} left",
     ]
-    shown = ", ".join(part for part in told if part)
+    shown = ", ".join(part for part in parts if part)
     return f" and last reported {shown}" if shown else ""
 
 

@@ -21,6 +21,8 @@ from paddock.worker.slots import Ask, Slots
 # A poll that comes back empty sooner than this was not waited for: the control plane is leaving, or has no patience.
 HASTY_SECONDS = 0.5
 FIRST_PAUSE = 0.05
+# Full for less than this, a worker of short jobs needs no word of losses, and a poll for it would cost a connection each time.
+LISTEN_AFTER = 0.05
 # `--once` looks this often whether what it waits for still lives.
 ONLY_WAIT_SECONDS = 1.0
 
@@ -134,6 +136,7 @@ class Claims:
             self._holding.take(jobs)
 
     async def _listen(self) -> None:
+        await self._clock.sleep(LISTEN_AFTER)
         while True:
             asked_at = self._clock.monotonic()
             # It names no kinds, so that no wake-up is spent on it.

@@ -3,7 +3,8 @@
 A supervisor that stands still (SIGSTOP, a debugger, a machine that swaps) beats no more: its lease ends, others get its
 jobs, and its runners go on. What the fence protects is safe, for late writes change nothing. Effects outside the fence
 would go on beside those of the next attempt. So the supervisor writes down, before such a turn starts and with each beat
-that was answered, until when it may run, and a thread of the runner kills the runner and all that it started at that time.
+that was answered, until when it may run: one beat before the lease would end. A thread of the runner kills the runner and
+all that it started at that time. A supervisor that lives gets there first, and gives its turns time to end by themselves.
 
 The time stands in memory that both share and not in a message: a handler that keeps the runner's loop or interpreter busy
 must not make it miss that the lease goes on. A handler that holds the interpreter is killed as soon as it lets go of it.
@@ -69,15 +70,24 @@ class Guard:
             self._thread.start()
 
     def over(self, attempt_id: UUID) -> None:
+        if not self._running:
+            return
         with self._changed:
             self._running.discard(attempt_id)
 
     def _watch(self) -> None:
         with self._changed:
             while not self.passed():
-                self._changed.wait(PERIOD if self._running else None)
+                self._changed.wait(self._pause())
             # Still under the lock: a turn that ends now is killed with its answer, or was over before.
             end_all()
+
+    def _pause(self) -> float | None:
+        """Until somebody must look again: not later than the time itself, however short the beats are."""
+        if not self._running:
+            return None
+        at = self._deadline.read()
+        return PERIOD if at == 0 else min(PERIOD, max(0.0, at - time.monotonic()))
 
     def passed(self) -> bool:
         at = self._deadline.read()

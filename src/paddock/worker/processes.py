@@ -33,9 +33,16 @@ IDLE_SECONDS = 60.0
 # A runner that closed its socket, or was asked to leave, has this long to end by itself.
 LEAVE_SECONDS = 1.0
 # glibc would keep a heap for each of up to eight threads per core, and what was freed in one helps none of the others:
-# forty MiB and more where many exports upload. Arrow's allocator gives back what was freed only when it has time to, which
-# in a busy runner is too late: sixty MiB more, for a few per cent of its time. An operator's own values win.
-SMALL_HEAPS = {"MALLOC_ARENA_MAX": "2", "MIMALLOC_PURGE_DELAY": "0"}
+# forty MiB and more where many exports upload. Arrow takes its memory from the same two heaps: an allocator of its own
+# either keeps what Python could use or gives it back after every page. And a heap keeps its last 64 MiB: pages and row
+# groups of megabytes come one after another, and to give each back and fault it in again is a quarter of a runner's
+# time. An operator's own values win.
+SMALL_HEAPS = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,6 @@ A `Runner` runs turns and tells its `Owner` what becomes of them: each started t
 from typing import Any, Protocol
 from uuid import UUID
 
-import msgspec
-
 from paddock.jobs import wire
 from paddock.jobs.kinds import Kind
 
@@ -69,10 +67,7 @@ class Runners(Protocol):
     async def close(self) -> None: ...
 
 
-NOTHING = msgspec.Raw(b"null")
-
-
 def forget_contents(job: wire.ClaimedJob) -> None:
     """A started job's payload, and the message it came in, need not stay in the supervisor, nor its secrets."""
-    job.payload = job.saved = NOTHING
+    job.payload = job.saved = wire.NOTHING
     job.secrets = {}

@@ -18,6 +18,7 @@ from paddock.jobs import wire
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.link import Link
 from paddock.metrics import Metrics
+from paddock.stopping import cancel
 from paddock.worker.claiming import Claims
 from paddock.worker.holding import Holding
 from paddock.worker.line import Line
@@ -156,7 +157,7 @@ class Worker:
             return None
         finally:
             work.close()
-            await _cancel(opening, *keepers, *([working] if working else []))
+            await cancel(opening, *keepers, *([working] if working else []))
             await self.holding.close()
             await self._briefly(self._link.close())
 
@@ -187,7 +188,7 @@ class Worker:
             self.holding.kill_all()
             self.holding.abandon()
             await self._settled(handing_back, min(now, begun + grace + KILLED_SECONDS) + LAST_SECONDS, final=True)
-        await _cancel(handing_back)
+        await cancel(handing_back)
         if not self.holding.settled:
             log.warning("shut_down_unacknowledged", held=len(self.holding))
         # The last beat ends the session, so that nobody waits for its lease.
@@ -207,9 +208,3 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, CLOSE_SECONDS)):
                 await last
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

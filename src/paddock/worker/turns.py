@@ -103,7 +103,7 @@ def build_turn(kind: Kind, job: wire.ClaimedJob, port: TurnPort) -> Turn[BaseMod
         attempt_id=AttemptId(job.attempt_id),
         kind=job.kind,
         payload=payload,
-        saved=_decode(job.saved) if job.saved else None,
+        saved=None if job.saved is wire.NOTHING else _decode(job.saved),
         owner=job.owner,
         link=port,
         role=job.role,

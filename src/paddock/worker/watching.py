@@ -12,6 +12,8 @@ from paddock.worker.session import Session
 PERIOD = 0.1
 # At shutdown, after a job's grace: from asking its handler to end until it is killed.
 CANCEL_SECONDS = 0.5
+# A supervisor that was not heard for so long stands still; its loop may well be late by some ticks.
+SILENT_SECONDS = 5 * PERIOD
 # A turn whose lease is gone should have been killed by then.
 LAST_SECONDS = 1.0
 
@@ -57,22 +59,31 @@ class Watch:
         return Ticked(len(stopped), len(killed))
 
     def guard(self) -> None:
-        """Tells each runner when to end by itself: later than this process would end its turns, before the lease does."""
+        """Tells each runner when to end by itself unless it hears otherwise."""
         now = self._clock.monotonic()
         ends: dict[Runner, float] = {}
         for attempt in self._holding:
             if attempt.kind.effects_outside_fence and not attempt.over:
-                until = self._session.lease_ends(attempt.started) - self._session.beat_seconds / 4
-                if until <= now:  # its lease is gone, and it is being stopped
-                    until = attempt.kill_at + LAST_SECONDS
-                ends[attempt.runner] = min(until, ends.get(attempt.runner, NEVER))
+                ends[attempt.runner] = min(self._alone_until(attempt, now), ends.get(attempt.runner, NEVER))
         for runner, until in ends.items():
             runner.guard(until)
+
+    def _alone_until(self, attempt: Attempt, now: float) -> float:
+        """One beat before its lease would end. While this process lives it moves that on, so that it can ask the turn
+        to end and kill it, but never up to the end of the lease."""
+        lease_ends, beat = self._session.lease_ends(attempt.started), self._session.beat_seconds
+        latest = lease_ends - beat / 4
+        if latest <= now:  # its lease is gone, and it is being stopped
+            return attempt.kill_at + LAST_SECONDS
+        return min(max(lease_ends - beat, now + max(beat / 4, SILENT_SECONDS)), latest)
 
     def _stop_if_due(self, attempt: Attempt, now: float) -> bool:
         if attempt.stop is not None:
             if now >= attempt.ask_at:
                 self._holding.ask_to_end(attempt)
+            if attempt.kill_at < NEVER and self._lease_ends(attempt, now):
+                # Whatever else it was asked to end for, and however long its grace: the lease is not longer.
+                attempt.kill_at = min(attempt.kill_at, now + self._session.beat_seconds / 2)
             return False
         if expired := attempt.expired(now):
             self._holding.stop(attempt, expired, attempt.grace())

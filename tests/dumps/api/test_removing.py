@@ -13,7 +13,7 @@ import pytest
 
 from paddock.config import Config
 from paddock.dumps import dumps, leftovers
-from paddock.dumps.model import DumpOptions, prefix_of
+from paddock.dumps.model import DumpOptions, counts_key, prefix_of
 from paddock.dumps.removing import EXPIRY, LEFTOVERS, REMOVE
 from paddock.dumps.request import new_dump
 from paddock.dumps.settings import databases_from
@@ -239,6 +239,20 @@ async def test_what_no_dump_names_is_collected(core: Core, config: Config, playe
 
     assert found["removed"] == 5
     assert {*played.files()} == kept
+
+
+async def test_the_counts_beside_a_named_file_are_part_of_it(
+    core: Core, config: Config, played: Played, start: Start
+) -> None:
+    await start()
+    made = await played.complete(tables=None)
+    store = open_store(config.object_store)
+    for key in (counts_key(made.key), counts_key(made.key.replace("draft1", "draft0"))):
+        await store.put(key, b"{}")
+    aged(played)
+
+    assert (await leftovers.collect(core.db, config))["removed"] == 1
+    assert played.files() == [made.key, counts_key(made.key)]
 
 
 async def test_plain_parts_of_a_named_file_are_part_of_it(

@@ -6,12 +6,15 @@ import orjson
 import pytest
 
 from paddock.api.tokens import NewToken
-from paddock.config import Config
+from paddock.config import NO_STORE, Config
 from paddock.dumps import dumps
 from paddock.dumps.composing import stated
+from paddock.dumps.downloading import with_counts
+from paddock.dumps.model import counts_key
 from paddock.jobs import wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core
+from paddock.storage.store import open_store
 from tests.api.conftest import Clients
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played, Start, error, status
@@ -283,3 +286,23 @@ async def test_a_retry_needs_the_database_still(
     [done] = await run_inside(core, config, BULK)
     assert done.result["refused"] == {"database_not_allowed": 1}
     assert (await carol.post(f"/api/jobs/{ids[1]}/retry")).status_code == 202
+
+
+async def test_rows_of_thousands_of_tables_are_read_from_beside_the_file(
+    ada: httpx2.AsyncClient, core: Core, config: Config, played: Played, start: Start
+) -> None:
+    id = await start()
+    made = await played.complete(tables=None, table_count=3_000)
+    assert (await status(ada, id))["tables"] is None, "a dump of an earlier version has none"
+
+    counts = {f"table {number}": number for number in range(3_000)}
+    await open_store(config.object_store).put(counts_key(made.key), orjson.dumps(counts))
+
+    assert (await status(ada, id))["tables"] == counts
+    listed = (await ada.get("/export/jobs")).json()["result"]
+    assert [one["tables"] for one in listed] == [None]
+    found = await dumps.get(core.db, id)
+    assert found is not None
+    assert await with_counts(config.model_copy(update={"object_store": NO_STORE}), found) == found, (
+        "no store is no error"
+    )

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from paddock.db.embedded import _wheel_programs
+from paddock.db.embedded import wheel_programs
 from paddock.dumps.settings import PostgresDatabase
 from paddock.engines.postgres.session import Connection
 from tests.engines.postgres.conftest import PASSWORD, Shop
 
-BIN = _wheel_programs()
+BIN = wheel_programs()
 NUMBERS = count(1)
 
 __all__ = ["PASSWORD", "Connection"]

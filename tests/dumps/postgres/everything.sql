@@ -1,5 +1,5 @@
 -- One of each kind of object and each type that PostgreSQL has without further packages. XML stays NULL: the server that
--- comes with Paddock is built without it, and refuses every value.
+-- comes with Paddock is built without it, and refuses every value (test_xml.py has a server with it).
 CREATE ROLE :"role" NOLOGIN;
 CREATE SCHEMA "Odd schema";
 COMMENT ON SCHEMA "Odd schema" IS 'it''s odd

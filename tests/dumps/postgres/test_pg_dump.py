@@ -201,8 +201,9 @@ async def test_a_caller_that_is_cancelled_ends_it(admin: Connection, source: Pla
     await nobody_connected(admin)
 
 
-async def test_a_stream_that_is_broken_off_takes_a_silent_one_with_it(
-    admin: Connection, source: Place, tmp_path: Path
+@pytest.mark.parametrize("alone", [False, True], ids=["broken off", "killed alone"])
+async def test_a_stream_that_ends_takes_a_silent_one_with_it(
+    admin: Connection, source: Place, tmp_path: Path, alone: bool
 ) -> None:
     silent = program(tmp_path, "[ $1 = --version ] && echo 'pg_dump (PostgreSQL) 99.1' && exit\nexec sleep 1000")
     settings = source.settings(pg_dump=silent).model_dump(mode="json", exclude_defaults=True)
@@ -213,8 +214,13 @@ async def test_a_stream_that_is_broken_off_takes_a_silent_one_with_it(
     child.stdin.write(json.dumps(asked).encode() + b"\n")
     assert json.loads(await child.stdout.readline()) == {"begins": True}
     [sleeper] = psutil.Process(child.pid).children()
+    await until(lambda: sleeper.name() == "sleep")
 
-    await syncing.end(child)
+    if alone:
+        child.kill()
+        await child.wait()
+    else:
+        await syncing.end(child)
 
     await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
     await nobody_connected(admin)

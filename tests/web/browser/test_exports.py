@@ -19,7 +19,9 @@ from tests.web.browser.test_operating import agree, said
 LIVE_MS = 30_000
 ODD = "<b>bold</b> \u202eרע 🐎 " + "long" * 30
 # Never reached: its fields are looked at.
-WAREHOUSE = '[engines.warehouse]\ntype = "trino"\nurl = "http://localhost:1"\ncatalog = "hive"\n'
+WAREHOUSE = (
+    '[engines.warehouse]\ntype = "trino"\nurl = "http://localhost:1"\ncatalog = "hive"\nunload_catalog = "hive"\n'
+)
 GRANTS = {"engines": ["*"], "engine_roles": ["analytics", "finance"], "destinations": ["*"]}
 OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
 # Its score is not what the file has.
@@ -294,6 +296,30 @@ async def test_every_page_reads_well_in_both_themes_and_widths(
         await shot(page, name)
     await page.goto("/exports/new?engine=warehouse")
     await expect(page.get_by_label("Engine role")).to_be_visible()
+
+
+async def test_who_writes_is_chosen_where_the_engine_can(person: Person, ada: Client) -> None:
+    page = await person("analyst")
+    await page.goto("/exports/new?engine=local")
+    writer = page.get_by_label("Written by")
+    await expect(writer).to_be_hidden()
+    await page.get_by_label("Engine", exact=True).select_option("warehouse")
+    await expect(writer).to_be_visible()
+    await page.get_by_label("Format").select_option("csv")
+    await expect(writer).to_be_hidden()
+    await page.get_by_label("Format").select_option("parquet")
+    await writer.select_option("unload")
+    await axe(page)
+    await shot(page, "export-mode")
+    await page.get_by_label("SQL").fill("SELECT 1")
+    await page.get_by_role("button", name="Export", exact=True).click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Export")
+
+    made = ada.request("GET", f"/api/exports/{id_of(page)}")["data"]
+    assert made["request"]["mode"] == "unload"
+    await page.goto(f"/exports/new?like={made['id']}")
+    await expect(writer).to_have_value("unload")
+    ada.request("POST", f"/api/jobs/{made['job_id']}/cancel")
 
 
 async def test_without_scripts_a_query_is_previewed_and_exported(person: Person, place: Place) -> None:

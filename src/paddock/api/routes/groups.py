@@ -9,10 +9,10 @@ from paddock.api.documenting import documented
 from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
 from paddock.api.ids import path_id
-from paddock.api.job_json import masked
 from paddock.api.pagination import answer
 from paddock.api.plane import ThePlane
 from paddock.jobs import grouping
+from paddock.log import masked
 
 router = guarded_router("groups")
 

@@ -11,7 +11,7 @@ from paddock.api.durations import iso, parse
 from paddock.api.errors import ApiError, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
-from paddock.api.job_json import EXAMPLE_ID, WHOLE_EXAMPLE, WholeJob, job_json, location, masked
+from paddock.api.job_json import EXAMPLE_ID, WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, read_cursor, write_cursor
 from paddock.api.plane import Plane, ThePlane
 from paddock.api.routes.submitting import Tag, check_kind
@@ -19,6 +19,7 @@ from paddock.api.tokens import Caller
 from paddock.jobs import schedules
 from paddock.jobs.model import LOW, MAX_TAGS, NORMAL, URGENT
 from paddock.jobs.schedules import NewSchedule, Schedule
+from paddock.log import masked
 
 router = guarded_router("schedules")
 

@@ -4,17 +4,19 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import APIRouter, Header
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from paddock import tracing
-from paddock.api.auth import Asking
+from paddock.api.auth import Asking, authorize
+from paddock.api.bodies import JsonRequest, is_json
 from paddock.api.databases import databases_of
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, invalid_field
-from paddock.api.guard import guarded_router
+from paddock.api.guard import GuardedRoute, guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer
@@ -26,11 +28,46 @@ from paddock.jobs.enqueueing import MAX_BATCH
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, Job, NewJob
 
-router = guarded_router("jobs")
 
+class SubmitRoute(GuardedRoute):
+    """One job is submitted without FastAPI between the request and the model: that is a fifth of what it costs, and a
+    worker waits for it. Whatever is odd about a request goes the usual way, which says what is wrong with it."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = JsonRequest(scope, receive)
+        role = request.headers.get("x-use-case-id")
+        usual = scope["method"] != "POST" or not is_json(request.headers.get("content-type"))
+        if usual or len(role or "") > MAX_ENGINE_ROLE:
+            return await super().handle(scope, receive, send)
+        caller = request.state.caller = await authorize(request, "POST", self.path)
+        assert caller is not None, "nobody submits without a token"
+        try:
+            content = await request.body()
+        except ClientDisconnect:
+            return await super().handle(scope, receive, send)
+        try:
+            body = JobBody.model_validate(await request.json())
+        except (ApiError, ValidationError):
+            return await super().handle(scope, _again(content), send)
+        key = request.headers.get("idempotency-key")
+        response = await submit_job(request, body, request.app.state.plane, caller, key, role)
+        await response(scope, receive, send)
+
+
+def _again(content: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return receive
+
+
+router = guarded_router("jobs")
+submitting = APIRouter(route_class=SubmitRoute, tags=["jobs"])
+
+MAX_ENGINE_ROLE = 200
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
 EngineRole = Annotated[
-    str | None, Header(alias="X-Use-Case-Id", max_length=200, description="The engine role to run under.")
+    str | None, Header(alias="X-Use-Case-Id", max_length=MAX_ENGINE_ROLE, description="The engine role to run under.")
 ]
 
 
@@ -60,7 +97,7 @@ class BatchBody(BaseModel):
     jobs: list[JobBody] = Field(min_length=1, max_length=MAX_BATCH)
 
 
-@router.post(
+@submitting.post(
     "/api/jobs",
     status_code=202,
     summary="Submit a job",
@@ -75,6 +112,9 @@ async def submit_job(
     submitted = await plane.core.submit([new], idempotency=idempotency)
     [job] = submitted.jobs
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
+
+
+router.routes.extend(submitting.routes)
 
 
 @router.post(

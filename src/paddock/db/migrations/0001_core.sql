@@ -80,12 +80,13 @@ CREATE TABLE sessions (
     quiet       boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
--- When the first worker, or control plane, of each version came: sessions are forgotten an hour after their end.
-CREATE TABLE versions_seen (
-    version     text NOT NULL,
+-- Which versions of workers, and of control planes, were at work from a time on: a row for each change of the set, so
+-- that a version which comes back is a change too. Sessions are forgotten an hour after their end.
+CREATE TABLE versions_at_work (
     role        text NOT NULL,
-    first_at    timestamptz NOT NULL DEFAULT paddock_now(),
-    PRIMARY KEY (version, role)
+    at          timestamptz NOT NULL,
+    versions    text[] NOT NULL,
+    PRIMARY KEY (role, at)
 );
 
 CREATE TABLE jobs (

@@ -32,6 +32,9 @@ _SETTINGS: dict[str, Any] = {
     "allow_persistent_secrets": False,
     "python_enable_replacements": False,
     "enable_external_file_cache": False,
+    # Its allocator would keep what was freed, up to many times the memory that it is given.
+    "allocator_flush_threshold": "1MB",
+    "allocator_bulk_deallocation_flush_threshold": "1MB",
 }
 
 

@@ -28,6 +28,18 @@ _PAUSE_SECONDS = 0.005
 _LOOK_MILLISECONDS = 100
 _WORDS_BYTES = 16_000
 _END_SECONDS = 3.0
+# Between us and pg_dump, as a program of its own: Python code in a forked child of a process with threads can deadlock.
+# The kernel then kills it with us, also while it waits for the server and writes nothing that would fail. Too late where
+# we are gone already, hence the look at the parent.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+if os.getppid() != int(parent):
+    sys.exit("whoever wanted the dump is gone")
+os.execv(command[0], command)
+"""
 # What would change the bytes, or is said otherwise.
 _NOT_INHERITED = {"PGCLIENTENCODING", "PGOPTIONS", "PGDATESTYLE", "PGTZ", "PGGEQO", "PGAPPNAME", "PGDATABASE", "PGHOST"}
 
@@ -138,12 +150,12 @@ async def start(
             with contextlib.suppress(OSError):
                 fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         process = await asyncio.create_subprocess_exec(
-            program.path,
+            sys.executable,
+            *("-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(program.path)),
             *arguments(program, settings, snapshot, format, options, draft),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=theirs,
             stderr=asyncio.subprocess.PIPE,
-            # In our own group, so that it is killed with us: one that waits for the server would not notice.
             env=environment(settings, secret, draft),
         )
     except OSError as problem:

@@ -1,5 +1,6 @@
 """What all ways to render a table share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,12 +16,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`begins` is False where it goes on with a row of the chunk before; that is counted when it is over."""
+    """`begins` is False where it goes on with a row of the chunk before; that is counted when it is over. Pieces are put
+    together only for who needs that: they are copied by it."""
 
-    data: bytes
+    pieces: Sequence[bytes]
     next: Any
     rows: int
     begins: bool = True
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
 
 
 class Renderer(Protocol):

@@ -73,14 +73,13 @@ class Counted:
 
     def _chunk(self, parts: list[bytes], after: Any) -> Chunk:
         if not parts:
-            return Chunk(b"", after, 0)
-        data = b"".join((self._frame.before, self._between.join(parts), self._frame.after))
-        return Chunk(data, after, len(parts))
+            return Chunk((), after, 0)
+        return Chunk((self._frame.before, self._between.join(parts), self._frame.after), after, len(parts))
 
     def _big_piece(self, row: int, column: int, offset: int) -> Chunk:
         span = Span(f"{self._table} LIMIT 1 OFFSET ?", (row,), row + 1)
         begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk(data, {"row": row, "big": list(position)}, 0, begins)
-        return Chunk(data, {"row": row + 1}, 1, begins)
+            return Chunk([data], {"row": row, "big": list(position)}, 0, begins)
+        return Chunk([data], {"row": row + 1}, 1, begins)

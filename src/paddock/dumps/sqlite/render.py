@@ -3,9 +3,8 @@
 python -m paddock.dumps.sqlite.render FILE --format sql > dump.sql
 """
 
-import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paddock.dumps.sqlite.chunks import Limits
@@ -15,9 +14,13 @@ from paddock.dumps.sqlite.rendering import renderer
 from paddock.dumps.sqlite.script import Choice, Part, Script, choose
 
 _LIMITS = Limits(5_000, 4 << 20)
+_USAGE = "Usage: python -m paddock.dumps.sqlite.render FILE [--format sql|json|csv]"
+# Who has freed one block so large gets all smaller ones from memory that the C library keeps; else the system gives and
+# takes that of each chunk. It is the largest that counts.
+_KEPT = 31 << 20
 
 
-def render_to(path: Path, format: str, write: Callable[[bytes], object], limits: Limits = _LIMITS) -> int:
+def render_to(path: Path, format: str, write: Callable[[Iterable[bytes]], object], limits: Limits = _LIMITS) -> int:
     """SQL of the whole; JSON and CSV of all rows, table after table. Answers how many rows. Nobody may write to it."""
     connection, schema = opened(path)
     chosen = choose(schema, Choice())
@@ -28,14 +31,14 @@ def render_to(path: Path, format: str, write: Callable[[bytes], object], limits:
     )
     count = 0
     for part in parts:
-        write(part.head)
+        write([part.head])
         if part.table is None or (format == "sql" and part.table.kind == "virtual"):
             continue
         table = renderer(connection, schema, Writing(part.table, format, wide=schema.codec != "utf-8"), limits)
         place, more = None, True
         while more:
             chunk = table.render(place)
-            write(chunk.data)
+            write(chunk.pieces)
             count, place, more = count + chunk.rows, chunk.next, chunk.next is not None
         table.close()
     connection.close()
@@ -43,11 +46,15 @@ def render_to(path: Path, format: str, write: Callable[[bytes], object], limits:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m paddock.dumps.sqlite.render")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--format", choices=("sql", "json", "csv"), default="sql")
-    wishes = parser.parse_args()
-    render_to(wishes.file, wishes.format, sys.stdout.buffer.write)
+    match sys.argv[1:]:
+        case [file]:
+            format = "sql"
+        case [file, "--format", ("sql" | "json" | "csv") as format]:
+            pass
+        case _:
+            sys.exit(_USAGE)
+    bytes(_KEPT)
+    render_to(Path(file), format, sys.stdout.buffer.writelines)
     sys.stdout.buffer.flush()
 
 

@@ -106,14 +106,13 @@ class Rendering:
                 return self._chunk(parts, {"after": mark, "step": step, "slow": slow}, rows)
 
     def _chunk(self, parts: Sequence[Sequence[bytes]], after: Any, rows: int) -> Chunk:
-        """Each part in pieces, so that nothing is copied but once."""
         if not parts:
-            return Chunk(b"", after, 0)
+            return Chunk((), after, 0)
         pieces = [self._frame.before, *parts[0]]
         for part in parts[1:]:
             pieces.append(self._between)
             pieces += part
-        return Chunk(b"".join([*pieces, self._frame.after]), after, rows)
+        return Chunk([*pieces, self._frame.after], after, rows)
 
     def _guess(self, mark: Mark) -> None:
         """From the rows that follow, so that it depends on the place alone."""
@@ -175,8 +174,8 @@ class Rendering:
         begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk(data, {"after": mark, "big": list(position)}, 0, begins)
-        return Chunk(data, None if span.next is None else {"after": span.next, "step": BY_ROW}, 1, begins)
+            return Chunk([data], {"after": mark, "big": list(position)}, 0, begins)
+        return Chunk([data], None if span.next is None else {"after": span.next, "step": BY_ROW}, 1, begins)
 
 
 def _joined(row: str, between: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, NoReturn, cast
 from paddock.dumps.verifying.findings import Checked, NotWhole, Told
 from paddock.dumps.verifying.reading import CUT, LONGEST_TRAILER, PIECE, DumpFile
 
+# What a file of one table is called that does not name it.
+ONE = "(one table)"
 _SPACE = re.compile(r"[ \t\r\n]*+")
 
 
@@ -29,7 +31,7 @@ def check_json(file: DumpFile, told: Told) -> list[Checked]:
     with file.plain(told) as stream:
         text = _Text(file, stream)
         if text.took("["):
-            found = [Checked("(one table)", sum(1 for _ in text.rows()))]
+            found = [Checked(ONE, sum(1 for _ in text.rows()))]
         else:
             text.expect("{")
             found = [Checked(name, rows) for name, rows in text.tables()]
@@ -134,7 +136,7 @@ class _Text:
 
 def check_csv(file: DumpFile, told: Told) -> list[Checked]:
     with file.plain(told) as stream:
-        return [_checked("(one table)", stream, str(file.path))]
+        return [_checked(ONE, stream, str(file.path))]
 
 
 def check_zip(file: DumpFile, told: Told) -> tuple[list[Checked], str | None]:

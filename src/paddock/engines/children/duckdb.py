@@ -1,4 +1,4 @@
-"""DuckDB: local files (CSV, Parquet, JSON) and one database file, read in a locked-in child.
+"""DuckDB: local files (CSV, Parquet, JSON), files of remote sources, and one database file, read in a locked-in child.
 
 `memory_bytes` is what the system lets the child have; DuckDB is told less, because what it counts is not all that it
 takes. A relative path in a query starts at the first root.
@@ -6,11 +6,13 @@ takes. A relative path in a query starts at the first root.
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
+from paddock.engines.children.fetching import Fetched, Remotes
 from paddock.engines.children.infinity import refuse_infinity
 from paddock.engines.children.local import LocalEngine, sandbox_finding
 from paddock.engines.children.quoting import literal, quoted
@@ -21,6 +23,8 @@ from paddock.jobs.model import JsonObject
 
 # Files are shown as tables of a catalog and a schema that DuckDB itself does not know.
 FILES_CATALOG, FILES_SCHEMA = "local", "files"
+# And those of remote sources, each of them a schema.
+REMOTE_CATALOG = "remote"
 SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".json.gz", ".jsonl.gz")
 MAX_FILES, MAX_DEPTH = 10_000, 8
 
@@ -29,6 +33,15 @@ class DuckdbEngine(LocalEngine):
     def __init__(self, name: str, settings: DuckdbSettings) -> None:
         super().__init__(name, "duckdb", "paddock.engines.children.duckdb_child", settings.spill_folder)
         self.settings = settings
+        self._remotes = Remotes(settings.remote, settings.fetch_bytes)
+
+    @asynccontextmanager
+    async def fetching(self, parent: Path) -> AsyncIterator[Fetched | None]:
+        if not self.settings.remote:
+            yield None
+            return
+        async with self._remotes.folder(parent) as fetched:
+            yield fetched
 
     def request(self) -> JsonObject:
         settings = self.settings
@@ -40,6 +53,7 @@ class DuckdbEngine(LocalEngine):
             "spill_bytes": settings.spill_bytes,
             "threads": settings.threads,
             "needs_landlock": settings.require_landlock,
+            "remotes": self._remote_names(),
         }
 
     def _root(self, root: Path) -> Path:
@@ -50,6 +64,17 @@ class DuckdbEngine(LocalEngine):
                 hint="Create it, or change `roots` of the engine.",
             )
         return root.resolve()
+
+    def _remote_names(self) -> list[str]:
+        """What stands in the first root under such a name would be read instead of it, or with it."""
+        for name in self.settings.remote:
+            if self.settings.roots and (self.settings.roots[0] / name).exists():
+                raise PermanentRunnerError(
+                    f"The engine '{self.name}' has a remote source '{name}', and its first root a folder of that name.",
+                    code="engine_remote_hidden",
+                    hint="Give the remote source another name.",
+                )
+        return list(self.settings.remote)
 
     def _database(self) -> str | None:
         database = self.settings.database
@@ -68,11 +93,17 @@ class DuckdbEngine(LocalEngine):
 
     async def catalogs(self, query: Query) -> Sequence[str]:
         database = self.settings.database
-        return [*([database.stem] if database else []), *([FILES_CATALOG] if self.settings.roots else [])]
+        return [
+            *([database.stem] if database else []),
+            *([FILES_CATALOG] if self.settings.roots else []),
+            *([REMOTE_CATALOG] if self.settings.remote else []),
+        ]
 
     async def schemas(self, query: Query, catalog: str) -> Sequence[str]:
         if catalog == FILES_CATALOG:
             return [FILES_SCHEMA]
+        if catalog == REMOTE_CATALOG:
+            return list(self.settings.remote)
         found = await self.ask(
             "rows",
             "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?"
@@ -84,6 +115,8 @@ class DuckdbEngine(LocalEngine):
     async def tables(self, query: Query, catalog: str, schema: str) -> Sequence[str]:
         if catalog == FILES_CATALOG:
             return await asyncio.to_thread(lambda: list(self._files()))
+        if catalog == REMOTE_CATALOG and schema in self.settings.remote:
+            return await self._remotes.files(schema, SUFFIXES, MAX_FILES)
         found = await self.ask(
             "rows",
             "SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 UNION ALL "
@@ -98,7 +131,9 @@ class DuckdbEngine(LocalEngine):
         return (await self.describe(Query(self.table_query(catalog, schema, table)))).columns
 
     def table_query(self, catalog: str | None, schema: str | None, table: str) -> str:
-        if (catalog, schema) == (FILES_CATALOG, FILES_SCHEMA):
+        if (catalog, schema) == (FILES_CATALOG, FILES_SCHEMA) or (
+            catalog == REMOTE_CATALOG and schema in self.settings.remote
+        ):
             return f"SELECT * FROM {literal(table)}"  # noqa: S608  quoted
         parts = [part for part in (catalog, schema, table) if part is not None]
         return f"SELECT * FROM {'.'.join(quoted(part) for part in parts)}"  # noqa: S608  quoted
@@ -121,7 +156,7 @@ class DuckdbEngine(LocalEngine):
             for root in self.settings.roots
             for ok in [root.is_dir() and os.access(root, os.R_OK | os.X_OK)]
         ]
-        return findings
+        return [*findings, *await self._remotes.check()]
 
     async def _runs(self) -> Finding:
         try:

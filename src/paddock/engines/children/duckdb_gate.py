@@ -6,7 +6,8 @@ list of those that only read. A function that is new in the next DuckDB is refus
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import _duckdb as duckdb
@@ -63,11 +64,13 @@ TABLE_FUNCTIONS = frozenset(
         "icu_calendar_names",
     ]
 )
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # Functions of values: these write, or tell what the text has no business with.
 NEVER = frozenset({"write_log", "nextval", "getenv", "which_secret", "json_serialize_plan"})
 
 
-def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    """Its tree, if it is one."""
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise _not_one_query(sql, statements)
@@ -82,6 +85,33 @@ def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
             hint="Put it in parentheses: SELECT * FROM (SUMMARIZE ...).",
             refused=True,
         )
+    return tree
+
+
+def remote_paths(tree: Any, parameters: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """The paths of remote sources that the text reads: where a table stands, or what a function of files is given."""
+    found = {path for node in _nodes(tree) for path in _paths(node, parameters)}
+    for path in found:
+        if ADDRESS.match(path):
+            raise Failure(
+                "remote_denied",
+                f"'{path}' is an address; a query names what it reads by the name of a remote source.",
+                hint=f"Write a path that begins with {' or '.join(f'{name}/' for name in names)}.",
+                refused=True,
+            )
+    return sorted(path for path in found if path.partition("/")[0] in names and "/" in path)
+
+
+def _paths(node: dict[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    if node.get("type") == "BASE_TABLE" and "schema_name" not in node:
+        yield str(node["table_name"])
+    elif node.get("type") == "TABLE_FUNCTION":
+        given = node["function"].get("children", [])
+        lists = [one.get("children", []) for one in given if one.get("function_name") == "list_value"]
+        for one in [*given, *(item for items in lists for item in items)]:
+            value = parameters.get(one["identifier"]) if "identifier" in one else one.get("value", {}).get("value")
+            if isinstance(value, str):
+                yield value
 
 
 def without_end(sql: str) -> str:

@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from paddock.engines.children import sandbox
 from paddock.engines.children.duckdb_errors import OUT_OF_MEMORY, explained
-from paddock.engines.children.duckdb_gate import prove, without_end
+from paddock.engines.children.duckdb_gate import prove, remote_paths, without_end
 from paddock.engines.children.duckdb_types import Target, refused, target
 from paddock.engines.children.quoting import literal, quoted
-from paddock.engines.children.wire import DONE, ERROR, PROGRESS, VALUE, Failure, Voice
+from paddock.engines.children.wire import DONE, ERROR, PROGRESS, VALUE, WANTED, Failure, Voice
 
 # A multiple of DuckDB's vectors of 2,048.
 BATCH_ROWS = 32 * 2048
@@ -57,18 +57,16 @@ class Session:
     def lock_in(self) -> None:
         request = self.request
         roots = [Path(root) for root in request["roots"]]
-        files = self._attach()
+        fetched = [Path(request["fetched"])] if request["remotes"] else []
+        files = [*self._attach(), *fetched]
         spill = Path(request["spill"])
-        if roots:
-            os.chdir(roots[0])
-        else:
-            os.chdir(spill)
+        os.chdir([*roots, *fetched, spill][0])
         sandbox.forget_environment()
         sandbox.limit(request["memory"], request["spill_bytes"])
         held = sandbox.confine(roots, [Path(path) for path in request["hidden"]], files, spill)
         if request["needs_landlock"] and not held:
             raise Failure("sandbox_missing", "This kernel has no Landlock, which the engine's settings ask for.")
-        self._configure(roots, spill)
+        self._configure([*roots, *fetched], spill)
 
     def _attach(self) -> list[Path]:
         database = self.request["database"]
@@ -97,6 +95,8 @@ class Session:
             "extension_directory": str(spill),
             **({"max_temp_directory_size": f"{request['spill_bytes']}B"} if spills else {}),
             "allowed_directories": [str(root) for root in roots],
+            # Where a relative path may start beside here: among what was fetched. Twice the same would give rows twice.
+            **({"file_search_path": f"{roots[0]},{roots[-1]}"} if request["remotes"] and len(roots) > 1 else {}),
             "threads": request["threads"],
             # Without a bar it does not count how far it is.
             "enable_progress_bar": True,
@@ -110,13 +110,22 @@ class Session:
         """Names and types of the result. DESCRIBE binds the query and runs nothing of it."""
         sql = self.request["sql"]
         self.before = 0
-        prove(self.connection, sql)
+        self._fetch(prove(self.connection, sql))
         self.before = len("DESCRIBE\n")
         rows = self.connection.execute(f"DESCRIBE\n{sql}", self._parameters()).fetchall()
         names, natives = [row[0] for row in rows], [row[1] for row in rows]
         targets = [target(name, self._type(name, native)) for name, native in zip(names, natives, strict=True)]
         schema = pa.schema([pa.field(name, into.arrow) for name, into in zip(names, targets, strict=True)])
         return schema, natives, targets
+
+    def _fetch(self, tree: Any) -> None:
+        """Has the parent bring what the text names of remote sources."""
+        remotes = self.request["remotes"]
+        wanted = remote_paths(tree, self.request["parameters"], remotes) if remotes else []
+        if wanted:
+            self.voice.say(WANTED, wanted)
+            if not sys.stdin.readline():
+                os._exit(0)  # nobody waits any more
 
     def _type(self, name: str, native: str) -> Any:
         try:

@@ -4,14 +4,16 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from paddock.engines.children import landlock
+from paddock.engines.children.fetching import Fetched
 from paddock.engines.children.process import Child, Children
-from paddock.engines.children.wire import BATCH, DONE, PROGRESS, unpack_columns
+from paddock.engines.children.wire import BATCH, COLUMNS, DONE, PROGRESS, WANTED, unpack_columns
 from paddock.engines.engine import Column, Described, Finding, Progress, Query, QueryRefused, Started, Stream
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JsonObject
@@ -67,10 +69,14 @@ class LocalEngine:
     def look_at(self, batch: pa.RecordBatch) -> None:
         """Raises for a value that no file can hold."""
 
+    @asynccontextmanager
+    async def fetching(self, parent: Path) -> AsyncIterator[Fetched | None]:
+        """What brings the files of other machines that a query names; None: this engine knows none."""
+        yield None
+
     async def describe(self, query: Query) -> Described:
-        async with self._children.one() as (child, spill):
-            await child.tell(self._request("describe", query, spill))
-            _schema, columns = await _columns(child)
+        async with self._asked("describe", query) as asked:
+            _schema, columns = await asked.columns()
         return Described(columns)
 
     async def preview(self, query: Query, rows: int) -> tuple[Sequence[Column], pa.Table]:
@@ -87,13 +93,12 @@ class LocalEngine:
     async def _opened(
         self, query: Query, started: Started | None, limit: int | None = None
     ) -> AsyncIterator[LocalStream]:
-        async with self._children.one() as (child, spill):
-            await child.tell({**self._request("open", query, spill), "limit": limit})
-            schema, columns = await _columns(child)
+        async with self._asked("open", query, limit=limit) as asked:
+            schema, columns = await asked.columns()
             if started is not None:
-                await started({"child": spill.name})
-            await child.tell({"go": True})
-            yield LocalStream(child, schema, columns, self.look_at)
+                await started({"child": asked.name})
+            await asked.child.tell({"go": True})
+            yield LocalStream(asked.child, schema, columns, self.look_at)
 
     async def cancel(self, handle: JsonObject) -> None:
         """A child of another process died with it, or with its own job."""
@@ -104,25 +109,44 @@ class LocalEngine:
 
     async def ask(self, op: str, sql: str = "", *parameters: object) -> Any:
         """Of the engine's own catalog; the text, if any, is ours."""
-        async with self._children.one() as (child, spill):
-            await child.tell({**self._request(op, Query(sql), spill), "parameters": list(parameters)})
-            _kind, body = await child.hear()
+        async with self._asked(op, Query(sql), parameters=list(parameters)) as asked:
+            _kind, body = await asked.child.hear()
         return json.loads(bytes(body))
 
-    def _request(self, op: str, query: Query, spill: Path) -> JsonObject:
-        return {
-            **self.request(),
-            "op": op,
-            "sql": query.sql,
-            "parameters": checked(query.parameters),
-            "spill": str(spill),
-        }
+    @asynccontextmanager
+    async def _asked(self, op: str, query: Query, **more: Any) -> AsyncIterator["Asked"]:
+        async with self._children.one() as (child, spill), self.fetching(spill.parent) as fetched:
+            request = {
+                **self.request(),
+                "op": op,
+                "sql": query.sql,
+                "parameters": checked(query.parameters),
+                "spill": str(spill),
+                "fetched": None if fetched is None else str(fetched.path),
+                **more,
+            }
+            await child.tell(request)
+            yield Asked(child, spill.name, fetched)
 
 
-async def _columns(child: Child) -> tuple[pa.Schema, list[Column]]:
-    _kind, body = await child.hear()
-    schema, natives = unpack_columns(body)
-    return schema, [Column(field.name, field.type, native) for field, native in zip(schema, natives, strict=True)]
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A child that was told what to do."""
+
+    child: Child
+    name: str
+    fetched: Fetched | None
+
+    async def columns(self) -> tuple[pa.Schema, list[Column]]:
+        kind, body = await self.child.hear()
+        if kind == WANTED and self.fetched is not None:
+            await self.fetched.bring(json.loads(bytes(body)))
+            await self.child.tell({"fetched": True})
+            kind, body = await self.child.hear()
+        if kind != COLUMNS:
+            raise out_of_step(kind)
+        schema, natives = unpack_columns(body)
+        return schema, [Column(field.name, field.type, native) for field, native in zip(schema, natives, strict=True)]
 
 
 def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 To the child, on standard input: lines of JSON. From the child, on a pipe of its own (standard output is not used: a
 library may print there): frames, each a kind, a length and so many bytes. A result is one COLUMNS, then BATCH after
 BATCH, with a PROGRESS (percent) between them or before the first, then DONE with the number of rows; or at any point
-ERROR. An answer that is no table is one VALUE.
+ERROR. Before COLUMNS there may be one WANTED, the paths that the parent is to fetch; it answers when they are there. An
+answer that is no table is one VALUE.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 HEADER = struct.Struct("<cQ")
-COLUMNS, BATCH, PROGRESS, DONE, ERROR, VALUE = b"C", b"B", b"P", b"D", b"E", b"V"
+COLUMNS, BATCH, PROGRESS, DONE, ERROR, VALUE, WANTED = b"C", b"B", b"P", b"D", b"E", b"V", b"W"
 
 # A batch is cut to about this many bytes, so that the parent holds little of each stream.
 BATCH_BYTES = 8 << 20

@@ -116,6 +116,9 @@ SELECT name, value FROM settings WHERE name = ANY ($1::text[]);
 -- name: is_offered (relaxed)
 SELECT EXISTS (SELECT FROM sessions WHERE expires_at > paddock_now() AND NOT dying AND $1::text = ANY (kinds));
 
+-- name: is_locked (relaxed)
+SELECT EXISTS (SELECT FROM jobs WHERE lock_key = $1);
+
 -- name: lock_questions (durable)
 SELECT pg_advisory_xact_lock(7236, hashtext($1));
 

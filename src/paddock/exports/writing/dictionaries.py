@@ -1,4 +1,4 @@
-"""Which columns get a dictionary, and how the others are encoded.
+"""Which columns get a dictionary.
 
 Arrow's default begins a dictionary for every column and gives up in the middle of a column of mostly different values;
 the file is then larger, and took longer, than without any. So the distinct share of a few rows of the first row group
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from paddock.exports.writing.text import is_list, is_text, map_entries
+from paddock.exports.writing.text import is_list, map_entries
 
 ZSTD_LEVEL = 1
 # Counting many different values is dearer than encoding them, so they are counted in fewer rows than are tried.
@@ -42,28 +42,6 @@ def _spread(rows: Any, most: int) -> list[Any]:
         return [rows]
     size, step = most // SLICES, len(rows) // SLICES
     return [rows.slice(start * step, size) for start in range(SLICES)]
-
-
-def compact_encodings(schema: pa.Schema, dictionary: list[str]) -> dict[str, str]:
-    """For the leaves without a dictionary. Newer encodings: Spark 3.3, Trino, DuckDB and Arrow read them all."""
-    chosen = {}
-    for path, array in _leaves_of(schema.empty_table()):
-        if path not in dictionary and (encoding := _encoding(array.type)) is not None:
-            chosen[path] = encoding
-    return chosen
-
-
-def _encoding(type: pa.DataType) -> str | None:
-    if pa.types.is_integer(type) or pa.types.is_temporal(type):
-        return "DELTA_BINARY_PACKED"
-    if pa.types.is_floating(type):
-        return "BYTE_STREAM_SPLIT"
-    if pa.types.is_decimal(type):
-        # Up to 18 digits they are integers in the file.
-        return "DELTA_BINARY_PACKED" if type.precision <= 18 else "BYTE_STREAM_SPLIT"
-    if is_text(type) or pa.types.is_binary(type) or pa.types.is_large_binary(type):
-        return "DELTA_LENGTH_BYTE_ARRAY"
-    return None
 
 
 def _repeats(array: pa.Array) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paddock.exports.writing.dictionaries import ZSTD_LEVEL, compact_encodings, dictionary_columns
+from paddock.exports.writing.dictionaries import ZSTD_LEVEL, dictionary_columns
+from paddock.exports.writing.encodings import encodings, fits
 from paddock.exports.writing.lines import Lines, lines_of
 from paddock.exports.writing.options import Compression, Format, OutputOptions, compression_of
 from paddock.jobs.errors import TransientResourceError
@@ -24,6 +25,9 @@ READ_AT_ONCE = 1 << 20
 
 
 class File(Protocol):
+    def takes(self, table: pa.Table) -> bool:
+        """Whether these rows can stand in this file; if not, in the next."""
+
     def write(self, table: pa.Table) -> None: ...
 
     def finish(self) -> None:
@@ -37,9 +41,12 @@ class File(Protocol):
 class Parquet:
     """Every `write` is one row group."""
 
-    def __init__(self, file: ScratchFile, schema: pa.Schema, options: OutputOptions, dictionary: list[str]) -> None:
+    def __init__(self, file: ScratchFile, schema: pa.Schema, options: OutputOptions, first: pa.Table | None) -> None:
+        """`first` is what will be written first: it tells which columns repeat, and how large numbers are."""
         compression = compression_of("parquet", options)
-        compact = options.encoding == "compact"
+        first = schema.empty_table() if first is None else first
+        dictionary = dictionary_columns(first)
+        self._encodings = encodings(first, dictionary, options)
         self._file = file
         self._schema = schema
         self._gate = _Gate(file)
@@ -51,10 +58,13 @@ class Parquet:
             compression=compression,
             compression_level=ZSTD_LEVEL if compression == "zstd" else None,
             use_dictionary=dictionary or False,
-            column_encoding=(compact_encodings(schema, dictionary) or None) if compact else None,
+            column_encoding=self._encodings or None,
             write_statistics=True,
             store_decimal_as_integer=True,
         )
+
+    def takes(self, table: pa.Table) -> bool:
+        return fits(table, self._encodings)
 
     def write(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=table.num_rows)
@@ -80,6 +90,9 @@ class Text:
         self._written = _Sum()
         self._put(self._lines.header(schema.names))
 
+    def takes(self, table: pa.Table) -> bool:
+        return True
+
     def write(self, table: pa.Table) -> None:
         for batch in table.to_batches(max_chunksize=LINES_AT_ONCE):
             self._put(_data(self._lines.of(batch)))
@@ -101,9 +114,8 @@ class Text:
 def open_file(
     file: ScratchFile, schema: pa.Schema, file_format: Format, options: OutputOptions, first: pa.Table | None
 ) -> File:
-    """`first` is what will be written first: it tells which columns repeat."""
     if file_format == "parquet":
-        return Parquet(file, schema, options, [] if first is None else dictionary_columns(first))
+        return Parquet(file, schema, options, first)
     return Text(file, schema, options, file_format)
 
 

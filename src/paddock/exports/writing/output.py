@@ -6,8 +6,9 @@
     parts = await output.close()            # or, whatever went wrong: await output.abandon()
 
 - Order is kept: the rows stand in the files, and the files in their numbers, as they came.
-- Row groups have at most `row_group_rows` rows and about 32 MiB of Arrow. Files roll on encoded bytes, and early when
-  the scratch space is pressed. A finished file is read back, uploaded, and removed from the disk, before the next begins.
+- Row groups have at most `row_group_rows` rows and about 32 MiB of Arrow. Files roll on encoded bytes, early when the
+  scratch space is pressed, and before rows that the open file's encodings cannot hold. A finished file is read back,
+  uploaded, and removed from the disk, before the next begins.
 - No rows give one file with the columns and their types.
 - With `partition_by` all rows go through one scratch file (`spill`): a partition's files are written together, at
   `close` or when the scratch space gets short, in the order of the partitions' values.
@@ -163,7 +164,10 @@ class Output:
                 hint="Please report it; a cast of the column in the query may help meanwhile.",
             )
         if batch.schema.types != self.schema.types:
-            columns = [array.cast(type) for array, type in zip(batch.columns, self.schema.types, strict=True)]
+            columns = [
+                array if array.type == type else array.cast(type)
+                for array, type in zip(batch.columns, self.schema.types, strict=True)
+            ]
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
@@ -188,6 +192,8 @@ class _Files:
         return self._open[0].bytes if self._open else 0
 
     async def write(self, schema: pa.Schema, group: pa.Table | None, folder: str) -> None:
+        if self._open is not None and group is not None and not await _encode(self._open[1].takes, group):
+            await self.roll()
         if self._open is None:
             self._folder = folder
             await _encode(self._begin, schema, group)

@@ -53,7 +53,10 @@ def _try(schema: pa.Schema, file_format: Format, options: OutputOptions) -> None
 
 
 def _file_type(column: str, type: pa.DataType) -> pa.DataType:
-    """Parquet has no seconds and no dates in milliseconds: they become what it has, exactly."""
+    """Parquet has no seconds and no dates in milliseconds: they become what it has, exactly. How the engine encoded a
+    column is not its type: which ones get a dictionary is the writer's to choose."""
+    if pa.types.is_dictionary(type):
+        return _file_type(column, type.value_type)
     if pa.types.is_timestamp(type) and type.unit == "s":
         return pa.timestamp("ms", type.tz)
     if pa.types.is_time32(type) and type.unit == "s":

@@ -42,9 +42,9 @@ SET status = 'claimed', attempt_id = md5($11::text || j.id)::uuid, session_id = 
     wait_seconds = j.wait_seconds + date_part('epoch', paddock_now() - j.due_at)
 -- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
 WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
-RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.claimed_at, j.payload, j.saved, j.owner, j.role, j.tags,
-          j.turn_count, j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-          date_part('epoch', paddock_now() - j.started_at) AS age_seconds;
+RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.claimed_at, j.payload, j.owner, j.turn_count,
+          date_part('epoch', paddock_now() - j.started_at) AS age_seconds, j.unsaved_seconds, j.failure_count, j.lost_count,
+          j.tags, j.saved, j.role, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent;
 
 -- name: claim_only (relaxed)
 -- For `worker --once`: the given jobs, their cleanups and their follow-ups, and nothing else.
@@ -66,9 +66,9 @@ SET status = 'claimed', attempt_id = md5($7::text || j.id)::uuid, session_id = $
     wait_seconds = j.wait_seconds + date_part('epoch', paddock_now() - j.due_at)
 -- Locked above, so unclaimed; to say so again here would tempt the planner to walk all of jobs_due.
 WHERE j.id = ANY (ARRAY(SELECT id FROM taken))
-RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
-          j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-          date_part('epoch', paddock_now() - j.started_at) AS age_seconds;
+RETURNING j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.claimed_at, j.payload, j.owner, j.turn_count,
+          date_part('epoch', paddock_now() - j.started_at) AS age_seconds, j.unsaved_seconds, j.failure_count, j.lost_count,
+          j.tags, j.saved, j.role, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent;
 
 -- name: any_related (relaxed)
 SELECT EXISTS (SELECT FROM jobs WHERE id = ANY ($1::uuid[]))
@@ -76,9 +76,9 @@ SELECT EXISTS (SELECT FROM jobs WHERE id = ANY ($1::uuid[]))
     OR EXISTS (SELECT FROM jobs WHERE parent_id = ANY ($1::uuid[]));
 
 -- name: claimed_before (relaxed)
-SELECT j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.payload, j.saved, j.owner, j.role, j.tags, j.turn_count,
-       j.failure_count, j.lost_count, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent, j.unsaved_seconds,
-       date_part('epoch', paddock_now() - j.started_at) AS age_seconds
+SELECT j.id, j.attempt_id, j.kind, j.lane, j.due_at, j.claimed_at, j.payload, j.owner, j.turn_count,
+       date_part('epoch', paddock_now() - j.started_at) AS age_seconds, j.unsaved_seconds, j.failure_count, j.lost_count,
+       j.tags, j.saved, j.role, j.waiting_on, j.cleanup_of, j.parent_id, j.traceparent
 FROM jobs j WHERE j.session_id = $1 AND j.claim_id = $2 AND j.attempt_id IS NOT NULL;
 
 -- name: next_due (relaxed)

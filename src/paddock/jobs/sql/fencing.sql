@@ -145,6 +145,32 @@ SELECT g.id, g.kind, g.owner, g.group_id, g.end_status, g.end_code, g.attempt_id
        k.housekeeping, (SELECT EXISTS (SELECT FROM webhooks WHERE active)) AS heard
 FROM gone g JOIN kinds k ON k.name = g.kind LEFT JOIN cleanup c ON c.cleanup_of = g.id;
 
+-- name: complete_jobs (durable)
+-- The usual end: the attempt is done, and nothing but the move to history belongs to it. What has a group, a kind with an
+-- end hook, or somebody who listens is left alone for end_jobs, which does all that in one transaction; this statement
+-- is a transaction by itself. Guard and order of locks as there: (id, attempt_id), a nested loop over arrays in id order.
+-- coalesce: a bare comparison lets the planner walk jobs_held instead, which it thinks is empty, once for each item.
+WITH gone AS (
+    DELETE FROM jobs j USING unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS i(id, attempt_id, result)
+    WHERE j.id = i.id AND coalesce(j.attempt_id = i.attempt_id, false) AND j.group_id IS NULL
+      AND j.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE has_end_hook))
+      AND NOT EXISTS (SELECT FROM webhooks WHERE active)
+    RETURNING j.id, j.kind, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, i.result, i.attempt_id,
+              j.session_id, j.claimed_by, j.claimed_at, j.turn_count, j.failure_count, j.cluster_count, j.lost_count,
+              j.errors, j.waiting_on, j.lock_key, j.retry_of, j.cleanup_of, j.parent_id, j.schedule, j.traceparent,
+              j.created_at, j.started_at, j.submitted_at, j.run_seconds, j.wait_seconds
+)
+INSERT INTO job_history (
+    id, kind, status, priority, owner, role, tags, payload, saved, report, result, ended_by, session_id, claimed_by,
+    claimed_at, turn_count, failure_count, cluster_count, lost_count, errors, waiting_on, lock_key, retry_of, cleanup_of,
+    parent_id, schedule, traceparent, created_at, started_at, submitted_at, completed_at, run_seconds, wait_seconds)
+SELECT id, kind, 'completed', priority, owner, role, tags, payload, saved, report, result, attempt_id, session_id, claimed_by,
+    claimed_at, turn_count, failure_count, cluster_count, lost_count, errors, waiting_on, lock_key, retry_of, cleanup_of,
+    parent_id, schedule, traceparent, created_at, started_at, submitted_at, paddock_now(),
+    run_seconds + date_part('epoch', paddock_now() - claimed_at), wait_seconds
+FROM gone
+RETURNING id, ended_by AS attempt_id, kind;
+
 -- name: resolve_writes (durable)
 -- What became of jobs whose fence turned a write away.
 SELECT i.id, i.attempt_id, j.attempt_id AS holder, j.ended_by AS live_ended_by, j.ended_as, h.ended_by, h.status,

@@ -144,3 +144,22 @@ WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND 
 
 -- name: clock (relaxed)
 SELECT paddock_now();
+
+-- name: note_versions (durable)
+-- A deploy is seen where it arrives, at the start of its first session; what only went is seen now. Nobody at work is no
+-- change: a single worker restarts. A session that was given up and beats again began before the set without it.
+WITH live AS (
+    SELECT CASE WHEN EXISTS (SELECT FROM kinds k WHERE k.internal AND k.name = ANY (s.kinds))
+                THEN 'control plane' ELSE 'worker' END AS role, s.version, min(s.started_at) AS since
+    FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND s.version <> '' GROUP BY 1, 2
+), now_at_work AS (
+    SELECT role, array_agg(version ORDER BY version) AS versions FROM live GROUP BY role
+), newest AS (
+    SELECT DISTINCT ON (role) role, versions, at FROM versions_at_work ORDER BY role, at DESC
+)
+INSERT INTO versions_at_work (role, at, versions)
+SELECT w.role, coalesce((SELECT min(l.since) FROM live l
+                         WHERE l.role = w.role AND l.version <> ALL (n.versions) AND l.since > n.at), paddock_now()), w.versions
+FROM now_at_work w LEFT JOIN newest n ON n.role = w.role
+WHERE n.versions IS DISTINCT FROM w.versions
+ON CONFLICT DO NOTHING;

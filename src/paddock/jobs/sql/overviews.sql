@@ -67,11 +67,12 @@ FROM sessions s LEFT JOIN held h ON h.session_id = s.id
 WHERE $2::boolean IS NULL OR (s.expires_at > paddock_now(), s.started_at, s.id) < ($2, $3::timestamptz, $4::uuid)
 ORDER BY s.expires_at > paddock_now() DESC, s.started_at DESC, s.id DESC LIMIT $1;
 
--- name: versions_seen (relaxed)
--- The first of all was no deploy: there was nothing before it.
-SELECT version, role, first_at FROM versions_seen
-WHERE first_at >= $1 AND version <> (SELECT version FROM versions_seen ORDER BY first_at, version LIMIT 1)
-ORDER BY first_at DESC LIMIT $2;
+-- name: version_changes (relaxed)
+-- The first of all is none: there was nothing before it.
+SELECT * FROM (
+    SELECT role, at, versions AS after, lag(versions) OVER (PARTITION BY role ORDER BY at) AS before
+    FROM versions_at_work) change
+WHERE at >= $1 AND before IS NOT NULL ORDER BY at DESC LIMIT $2;
 
 -- name: retried (relaxed)
 -- Of a kind, what failed for the moment and waits for its next try; the oldest $2 that waits again at all is looked at.

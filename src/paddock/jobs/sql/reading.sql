@@ -48,6 +48,18 @@ SELECT {live_row} FROM jobs j WHERE j.id = ANY ($1::uuid[])
 UNION ALL
 SELECT {ended_row} FROM job_history j WHERE j.id = ANY ($1::uuid[])
 
+-- name: placed (relaxed)
+SELECT id, owner, kind, status, group_id FROM jobs WHERE id = ANY ($1::uuid[])
+UNION ALL
+SELECT id, owner, kind, status, group_id FROM job_history WHERE id = ANY ($1::uuid[])
+
+-- name: placed_of (relaxed)
+SELECT id, owner, kind, status, group_id FROM jobs
+WHERE id = ANY ($1::uuid[]) AND (owner = ANY ($2::text[]) OR kind = ANY ($3::text[]) OR group_id = ANY ($4::uuid[]))
+UNION ALL
+SELECT id, owner, kind, status, group_id FROM job_history
+WHERE id = ANY ($1::uuid[]) AND (owner = ANY ($2::text[]) OR kind = ANY ($3::text[]) OR group_id = ANY ($4::uuid[]))
+
 -- name: live_row (relaxed)
 j.id, j.kind, j.status, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, NULL::jsonb AS result,
 j.error_code, j.error_message, j.errors, CASE WHEN isfinite(j.due_at) THEN j.due_at END AS due_at,

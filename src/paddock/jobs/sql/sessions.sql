@@ -1,5 +1,4 @@
 -- name: open_session (durable)
-WITH seen AS (INSERT INTO versions_seen (version, role) VALUES ($2, $6) ON CONFLICT DO NOTHING)
 INSERT INTO sessions (worker_id, version, kinds, slots, expires_at)
 VALUES ($1, $2, $3, $4, paddock_now() + $5::interval)
 RETURNING id;

@@ -83,8 +83,8 @@ DELETE FROM sessions s WHERE s.id = ANY (ARRAY(
     LIMIT $2)) AND s.expires_at < $1;
 
 -- name: expire_versions (durable)
-DELETE FROM versions_seen WHERE (version, role) IN (
-    SELECT version, role FROM versions_seen WHERE first_at < $1 LIMIT $2);
+-- The newest set is noted anew by the next pass.
+DELETE FROM versions_at_work WHERE (role, at) IN (SELECT role, at FROM versions_at_work WHERE at < $1 LIMIT $2);
 
 -- name: expire_web_sessions (durable)
 DELETE FROM web_sessions WHERE expires_at < $1;

@@ -12,7 +12,6 @@ from starlette.routing import Route
 from paddock.api.databases import databases_of, may_dump
 from paddock.api.edge import root_of
 from paddock.api.errors import ApiError
-from paddock.api.job_json import masked
 from paddock.api.pagination import read_cursor, write_cursor
 from paddock.api.plane import Plane
 from paddock.api.routes.submitting import check_retry
@@ -27,6 +26,7 @@ from paddock.jobs import reading
 from paddock.jobs.model import Job, JobId
 from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.jobs.overviews import KindSeen
+from paddock.log import masked
 from paddock.web import dump_commands, dump_words, job_actions
 from paddock.web.dump_tables import Line, Tables
 from paddock.web.frame import back, field, form, page, plane_of, render

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api.errors import ApiError
-from paddock.api.job_json import masked
 from paddock.api.keyset import read_place
 from paddock.api.pagination import write_cursor
 from paddock.api.plane import Plane
@@ -20,6 +19,7 @@ from paddock.exports.routes import visible
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import Job
 from paddock.jobs.overviews import SQL as OVERVIEWS
+from paddock.log import masked
 from paddock.web import export_words, job_actions
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 from paddock.web.progress import progress_now, progress_of

@@ -1,5 +1,6 @@
 """A new export: a query or a table, its first rows, and then its files."""
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -8,11 +9,11 @@ from starlette.routing import Route
 
 from paddock.api.errors import ApiError
 from paddock.api.tokens import Caller, may_use
-from paddock.exports import plain
+from paddock.exports import plain, taken
 from paddock.exports.routes import ask_engine, asked_export, visible
 from paddock.jobs.errors import Refused
 from paddock.web import export_form
-from paddock.web.engine_choice import engines_of, role_for, roles_of
+from paddock.web.engine_choice import engines_of, mode_for, role_for, roles_of
 from paddock.web.export_form import Form
 from paddock.web.form_problems import status_of
 from paddock.web.frame import back, form, page, plane_of, render
@@ -39,8 +40,11 @@ async def create(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     asked = export_form.filled(dict(await request.form()))
     try:
-        role = role_for(engines_of(plane.config, caller), asked.engine, asked.role)
-        new = await asked_export(plane, caller, export_form.request_of(asked), role)
+        engines = engines_of(plane.config, caller)
+        role = role_for(engines, asked.engine, asked.role)
+        meant = replace(asked, mode=mode_for(engines, asked.engine, asked.mode))
+        new = await asked_export(plane, caller, export_form.request_of(meant), role)
+        await taken.check(plane.core, plane.config, new.target, caller.sees)
         made = await plain.create(plane.core, new)
     except (ApiError, Refused) as error:
         return await _show(request, caller, asked.refused(error), status=status_of(error))

@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from paddock.api.errors import not_found
 from paddock.api.ids import path_id
-from paddock.api.job_json import masked
 from paddock.api.pagination import read_cursor, write_cursor
 from paddock.api.routes.changing import act_on_matching
 from paddock.api.tokens import Caller
@@ -19,6 +18,7 @@ from paddock.db.pool import Database
 from paddock.jobs import grouping, reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Group, Job
+from paddock.log import masked
 from paddock.web.frame import back, field, form, page, plane_of, render
 
 PAGE_LENGTH = 50

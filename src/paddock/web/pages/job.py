@@ -13,7 +13,6 @@ from starlette.routing import Route
 from paddock.api.databases import may_dump
 from paddock.api.edge import root_of
 from paddock.api.errors import ApiError
-from paddock.api.job_json import masked
 from paddock.api.parts import check_part
 from paddock.api.plane import Plane
 from paddock.api.routes.jobs import visible_job
@@ -26,7 +25,8 @@ from paddock.exports.removing import REMOVE
 from paddock.jobs import grouping, logs, reading
 from paddock.jobs.model import Group, Job
 from paddock.jobs.overviews import SQL as OVERVIEWS
-from paddock.jobs.overviews import Entry
+from paddock.jobs.timelines import Entry
+from paddock.log import masked
 from paddock.web import job_actions, job_log, job_words, timeline, words
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 from paddock.web.progress import progress_now

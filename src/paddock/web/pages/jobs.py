@@ -4,12 +4,13 @@ Rows stay where they are: a region is asked for with the ids on screen (`rows`) 
 now, whether they still match or not. What is new is only counted (`fresh`), until somebody wants to see it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -23,14 +24,31 @@ from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import STATUSES, Job, JobId
 from paddock.web import job_columns, job_filters
-from paddock.web.frame import back, field, form, page, plane_of, regions, render, url_of
+from paddock.web.frame import back, field, form, page, plane_of, regions, render, templates, url_of
 from paddock.web.job_filters import Asked, here, path_back
+from paddock.web.job_rows import Rows
 from paddock.web.pages import jobs_acting, jobs_download
 
 PAGE_LENGTH = 50
 MOST_FRESH = 99
 # Less than the API's: what is found is drawn too, and both together are to take less than 50 ms.
 BUDGET = timedelta(milliseconds=20)
+ROWS = Rows()
+# What of a job jobs.js looks at to tell whether a filter finds it.
+LOOKED_AT: Mapping[str, Sequence[str]] = {
+    "kind": ["kind"],
+    "status": ["status"],
+    "owner": ["owner"],
+    "group": ["group_id"],
+    "worker": ["claimed_by"],
+    "tag": ["tags"],
+    "error_code": ["error_code"],
+    "schedule": ["schedule"],
+    "retrying": ["attempt_count"],
+    "since": ["created_at"],
+    "until": ["created_at"],
+    "q": ["error_code", "error_message"],
+}
 
 
 def routes() -> list[Route]:
@@ -41,6 +59,7 @@ def routes() -> list[Route]:
 async def show(request: Request, caller: Caller) -> Response:
     asked = job_filters.read(request.query_params.multi_items(), caller, datetime.now(UTC))
     wanted = regions(request)
+    columns = job_columns.chosen(request, caller)
     cursor = request.query_params.get("cursor") or None
     if not wanted and "" in request.query_params.values():
         # A form sends its empty fields too; what people copy and save should not have them.
@@ -69,11 +88,10 @@ async def show(request: Request, caller: Caller) -> Response:
         cursor=cursor,
         next_cursor=found.next_cursor,
         searched_back_to=found.searched_back_to,
-        columns=job_columns.chosen(request, caller),
+        columns=columns,
         all_columns=job_columns.COLUMNS,
         views=job_filters.built_in(caller),
-        add=cache(lambda name, value: url_of(request, "/jobs", **asked.plus(name, value))),
-        of=job_columns,
+        row=_row(request, asked, columns, fresh=not wanted),
         kinds=_kinds(request, caller, asked),
         statuses=STATUSES,
         here_query=here(asked.query, cursor),
@@ -81,10 +99,28 @@ async def show(request: Request, caller: Caller) -> Response:
     )
 
 
+def _row(
+    request: Request, asked: Asked, columns: Sequence[job_columns.Column], *, fresh: bool
+) -> Callable[[Job], Markup]:
+    add = cache(lambda name, value: url_of(request, "/jobs", **asked.plus(name, value)))
+    keys = [column.key for column in columns]
+    parts: Any = templates().globals["ui"]
+
+    def draw(job: Job) -> Markup:
+        row: Markup = parts.job_row(job, columns, keys, add, job_columns)
+        return row
+
+    # An address below the root, with the filters that each link of a row adds to.
+    look = (url_of(request, "/jobs", **asked.query), *keys)
+    return draw if fresh else lambda job: ROWS.drawn(job, look, draw)
+
+
 async def _kept(request: Request, caller: Caller) -> list[Job]:
     """The jobs on screen, as they are now."""
     ids = _ids(request.query_params.get("rows", ""))
-    return [job for job in await reading.jobs(plane_of(request).core.db, ids) if caller.sees(job.owner)] if ids else []
+    return (
+        [job for job in await reading.briefs(plane_of(request).core.db, ids) if caller.sees(job.owner)] if ids else []
+    )
 
 
 def _ids(text: str) -> list[JobId]:
@@ -127,9 +163,12 @@ def _for_script(request: Request, asked: Asked, cursor: str | None) -> dict[str,
     """What jobs.js tells with whether a job it hears of belongs on this list."""
     filter: Filter | None = asked.filter
     if filter is None:
-        return {"query": "", "first": False, "filter": {}}
+        return {"query": "", "first": False, "filter": {}, "fields": "id"}
     narrowing = filter.to_json() | {"status": list(filter.statuses), "q": filter.text, "id_prefix": filter.id_prefix}
-    return {"query": here(asked.query, None), "first": cursor is None, "filter": narrowing}
+    set_ones = [name for name, value in narrowing.items() if value is not None]
+    fields = {"id", *(field for name in set_ones for field in LOOKED_AT.get(name, ()))}
+    first = cursor is None
+    return {"query": here(asked.query, None), "first": first, "filter": narrowing, "fields": ",".join(sorted(fields))}
 
 
 async def choose(request: Request, caller: Caller) -> Response:

@@ -13,7 +13,9 @@ from paddock.api.keyset import read_place
 from paddock.api.pagination import write_cursor
 from paddock.api.tokens import Caller
 from paddock.exports import mappings, snapshot_states, yaml_form
-from paddock.exports.mapping_routes import CopyBody, ValidateSavedBody, mapping_json, validated, visible_mapping
+from paddock.exports.mapping_bodies import CopyBody, ValidateSavedBody
+from paddock.exports.mapping_difference import difference
+from paddock.exports.mapping_routes import mapping_json, validated, visible_mapping
 from paddock.exports.mappings import GREATEST_VERSION, Mapping
 from paddock.jobs.errors import Refused
 from paddock.web import mapping_words
@@ -113,7 +115,7 @@ async def show_diff(request: Request, caller: Caller) -> Response:
         "mapping_diff.html",
         mapping=after,
         before=before,
-        changes=mapping_words.difference(changes),
+        changes=difference(changes),
         versions=await mappings.versions(plane_of(request).core.db, after.id, limit=500),
     )
 

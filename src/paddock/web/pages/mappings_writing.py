@@ -9,7 +9,8 @@ from starlette.routing import Route
 from paddock.api.errors import ApiError
 from paddock.api.tokens import Caller
 from paddock.exports import mappings
-from paddock.exports.mapping_routes import ValidateSavedBody, asked_change, asked_mapping, validated, visible_mapping
+from paddock.exports.mapping_bodies import ValidateSavedBody
+from paddock.exports.mapping_routes import asked_change, asked_mapping, validated, visible_mapping
 from paddock.exports.mappings import Mapping
 from paddock.jobs.errors import Refused
 from paddock.web import mapping_form, mapping_words

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api.errors import ApiError, not_found
-from paddock.api.job_json import masked
 from paddock.api.routes.schedules import check_owner
 from paddock.api.routes.submitting import check_kind
 from paddock.api.tokens import Caller
@@ -21,6 +20,7 @@ from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import Job
 from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.jobs.schedules import Schedule
+from paddock.log import masked
 from paddock.web import words
 from paddock.web.frame import back, field, form, page, plane_of, render
 from paddock.web.schedule_form import Form, changes_to, filled, form_of, new_schedule, timing_of, told, values_of

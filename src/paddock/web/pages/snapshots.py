@@ -22,7 +22,7 @@ from paddock.exports.snapshot_routes import SnapshotBody, asked_snapshot, visibl
 from paddock.exports.snapshot_states import STATUSES, Snapshot
 from paddock.jobs.errors import Refused
 from paddock.web import snapshot_words
-from paddock.web.engine_choice import engines_of, role_for, roles_of
+from paddock.web.engine_choice import engines_of, mode_for, role_for, roles_of
 from paddock.web.form_problems import as_refusal, by_field, status_of
 from paddock.web.frame import back, clean, field, form, page, plane_of, render
 from paddock.web.snapshot_words import Form
@@ -118,8 +118,10 @@ async def create(request: Request, caller: Caller) -> Response:
     texts: dict[str, Any] = {name: clean(str(values.get(name) or "")) for name in NAMES}
     asked = Form(**texts)
     try:
-        role = role_for(engines_of(plane.config, caller), asked.engine, asked.role)
-        new = await asked_snapshot(plane, caller, _body(asked, mapping), role)
+        engines = engines_of(plane.config, caller)
+        role = role_for(engines, asked.engine, asked.role)
+        meant = replace(asked, mode=mode_for(engines, asked.engine, asked.mode))
+        new = await asked_snapshot(plane, caller, _body(meant, mapping), role)
         made = await snapshots.create(plane.core, new, actor=caller.actor)
     except (ApiError, Refused) as error:
         refused = replace(asked, problems=by_field(error, NAMES))

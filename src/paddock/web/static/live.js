@@ -1,7 +1,8 @@
 // Keeps a page true: one batched stream of changed jobs for each visible tab.
 //
 //   import * as live from "./live.js";
-//   live.on("jobs", (jobs) => …);      jobs changed: their newest states, at most once a second
+//   live.on("jobs", (jobs) => …);      jobs changed: their newest states, at most once a second; of each its id, and
+//                                      what <body data-fields="id,status"> names
 //   live.on("reset", () => …);         something was missed, or we poll: look at everything again
 //   live.on("state", (state) => …);    live, paused, polling, reconnecting, ended
 //   live.refresh("rows");              fetch a region now
@@ -161,6 +162,7 @@ async function stream(signal) {
 function streamAddress() {
   const query = new URLSearchParams(document.body.dataset.stream ?? "");
   query.set("batch", "1");
+  query.set("fields", document.body.dataset.fields);
   if (place) query.set("last_event_id", place);
   return url(`/api/stream?${query}`);
 }

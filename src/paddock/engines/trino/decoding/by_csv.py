@@ -124,10 +124,9 @@ class ByCsv:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _read(self, text: bytes) -> list[pa.Array]:
-        # Without the outer brackets; the last row ends as all do.
-        rows = b"".join((memoryview(text)[2:-1], b","))
-        lines = rows.replace(b"[", b"\n").replace(b"]", b"\t")
-        options = pcsv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=self._names)
+        # Without the page's bracket and the first row's.
+        lines = pa.py_buffer(text.replace(b"[", b"\n").replace(b"]", b"\t")).slice(2)
+        options = pcsv.ReadOptions(use_threads=False, block_size=lines.size + 1, column_names=self._names)
         table = pcsv.read_csv(
             pa.BufferReader(lines), read_options=options, parse_options=self._parse, convert_options=self._convert
         )
@@ -162,7 +161,8 @@ def _least_byte(rows: bytes) -> int:
 
 
 def _unescaped(rows: bytes) -> bytes:
-    """The text with a byte for each escape. They are few: looking for the next is quicker than `sub`."""
+    """The text with a byte for each escape, and a comma for the page's last bracket: the last row ends as all do. They are
+    few: looking for the next is quicker than `sub`."""
     parts: list[bytes] = []
     start, escape = 0, rows.find(b"\\")
     while escape >= 0:
@@ -173,7 +173,7 @@ def _unescaped(rows: bytes) -> bytes:
         parts += (rows[start:escape], _BYTES.get(found) or _character(found))
         start = match.end()
         escape = rows.find(b"\\", start)
-    return b"".join((*parts, rows[start:])) if parts else rows
+    return b"".join((*parts, memoryview(rows)[start:-1], b","))
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,171 @@
+"""`finish`: the four outcomes of a turn, each with all that belongs to it in one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import asyncpg
+import structlog
+
+from paddock.db.pool import Transaction, column
+from paddock.jobs import enqueueing, events, wire
+from paddock.jobs.completing import complete
+from paddock.jobs.durations import bounded_delay
+from paddock.jobs.ending import ItemFailed, end
+from paddock.jobs.errors import LockHeld, Refused
+from paddock.jobs.fencing import BAD_DATA, INVALID_RESULT, SQL, Key, resolved, told, writer, writer_of
+from paddock.jobs.finish_items import MAX_NAME, Item, checked, completed, dumps, exhausted, failed
+from paddock.jobs.model import MAX_ERROR_MESSAGE, NORMAL, JobId, NewEvent, NewJob, Verdict
+from paddock.jobs.values import clean_text
+
+if TYPE_CHECKING:
+    from paddock.jobs.core import Core
+
+log = structlog.get_logger()
+
+
+async def finish(core: "Core", items: Sequence[wire.FinishItem], *, by_worker: bool = True) -> list[wire.Verdict]:
+    """Ends turns: result, status, lock, group, events, follow-ups and the move to history in one transaction.
+
+    `by_worker` False: somebody else ends the turn of an attempt that may still be running. What it leaves is cleaned up
+    only when it has stopped, and it is not remembered as the one who ended it."""
+    # Of several for one attempt the first holds; another outcome beside it is judged like a later write.
+    keys = [writer(item) for item in items]
+    unique: dict[Key, Item] = {}
+    for key, source in zip(keys, items, strict=True):
+        if key not in unique:
+            unique[key] = checked(source)
+    ended = await complete(core, unique) if by_worker else {}
+    rest = [unique[key] for key in sorted(unique) if key not in ended]
+    ended |= await _finish_together(core, rest, by_worker=by_worker)
+    turned_away = [
+        (item, item.outcome)
+        for key, item in zip(keys, items, strict=True)
+        if key not in ended or item.outcome != unique[key].source.outcome
+    ]
+    verdicts = await resolved(core, turned_away) if turned_away else {}
+    answers = []
+    for key, item in zip(keys, items, strict=True):
+        answer = verdicts.get((key, item.outcome)) if verdicts else None
+        if answer is None:
+            invalid = ended[key]
+            answer = told(item, Verdict.ACCEPTED if invalid is None else Verdict.INVALID, invalid)
+        answers.append(answer)
+    return core.judged("finish", answers)
+
+
+async def _finish_together(core: "Core", items: Sequence[Item], *, by_worker: bool) -> dict[Key, str | None]:
+    """The attempts whose turn was ended, each with what was wrong with its item, if anything was."""
+
+    async def write(tx: Transaction) -> set[Key]:
+        return await _write_finishes(core, tx, items, by_worker=by_worker)
+
+    if not items:
+        return {}
+    try:
+        accepted = await core.db.repeated(write)
+        return {writer(item.source): item.invalid for item in items if writer(item.source) in accepted}
+    except (ItemFailed, *BAD_DATA) as problem:
+        if len(items) > 1:
+            ended: dict[Key, str | None] = {}
+            for item in items:
+                ended |= await _finish_together(core, [item], by_worker=by_worker)
+            return ended
+        [item] = items
+        if item.instead:
+            # Not what the worker sent but what we made of it: another try would end the same way.
+            raise
+        return await _finish_together(core, [_instead(item, problem)], by_worker=by_worker)
+
+
+def _instead(item: Item, problem: Exception) -> Item:
+    if isinstance(problem, ItemFailed):
+        log.warning("finish_turned_into_failure", job=str(item.source.id), code=problem.error["code"])
+        return Item(item.source, problem.outcome, error=problem.error, instead=True)
+    message = clean_text(f"The result cannot be stored: {problem}", MAX_ERROR_MESSAGE)
+    log.warning("finish_turned_into_failure", job=str(item.source.id), code=INVALID_RESULT)
+    error = {"code": INVALID_RESULT, "message": message}
+    return Item(item.source, "permanent", error=error, invalid=message, instead=True)
+
+
+async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[Item], *, by_worker: bool) -> set[Key]:
+    by_outcome: dict[str, list[Item]] = {}
+    for item in items:
+        by_outcome.setdefault(item.outcome, []).append(item)
+    waiting: list[asyncpg.Record] = []
+    if again := by_outcome.get("again"):
+        waiting += await _yield(tx, again)
+    spent: list[Item] = []
+    if transient := by_outcome.get("transient"):
+        back = await _retry(tx, transient, by_worker)
+        waiting += back
+        retried = {writer_of(row) for row in back}
+        spent = [item for item in transient if writer(item.source) not in retried]
+    core.tell(tx, waiting)
+    endings = [completed(item) for item in by_outcome.get("done", ())]
+    endings += [failed(item) for item in by_outcome.get("permanent", ())]
+    endings += [exhausted(item) for item in spent]
+    # An end that the attempt did not bring about is a row of its own: its columns cannot tell it.
+    event = None if by_worker else "timed_out"
+    ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker, event=event) if endings else []
+    await _follow(core, tx, ended, {writer(item.source): item.source for item in by_outcome.get("done", ())})
+    accepted = {writer_of(row) for row in [*waiting, *ended]}
+    core.count_finished(tx, [*waiting, *ended], [item.source for item in items if writer(item.source) in accepted])
+    return accepted
+
+
+async def _yield(tx: Transaction, items: Sequence[Item]) -> list[asyncpg.Record]:
+    return await tx.fetch(
+        SQL["yield_jobs"],
+        [item.source.id for item in items],
+        [item.source.attempt_id for item in items],
+        [bounded_delay(item.source.delay_seconds or 0) for item in items],
+        column(item.source.waiting_on and clean_text(item.source.waiting_on, MAX_NAME) for item in items),
+        column(item.saved for item in items),
+        [item.saved is not None and item.source.progress for item in items],
+    )
+
+
+async def _retry(tx: Transaction, items: Sequence[Item], by_worker: bool) -> list[asyncpg.Record]:
+    return await tx.fetch(
+        SQL["retry_jobs"],
+        [item.source.id for item in items],
+        [item.source.attempt_id for item in items],
+        [None if item.source.delay_seconds is None else bounded_delay(item.source.delay_seconds) for item in items],
+        [item.source.budget for item in items],
+        [item.source.unclassified for item in items],
+        [dumps(item.error) for item in items],
+        by_worker,
+    )
+
+
+async def _follow(
+    core: "Core", tx: Transaction, ended: Iterable[asyncpg.Record], sources: Mapping[Key, wire.FinishItem]
+) -> None:
+    """Domain events and follow-up jobs of the finishes that were accepted."""
+    for row in ended:
+        source = sources.get(writer_of(row))
+        if source is None or not (source.events or source.follow_ups):
+            continue
+        await events.emit(
+            core,
+            tx,
+            [events.OwnedEvent(NewEvent(e.type, e.subject, e.data), row["owner"]) for e in source.events],
+        )
+        try:
+            await enqueueing.enqueue(core, tx, [_new_job(row, follow_up) for follow_up in source.follow_ups])
+        except LockHeld as held:
+            raise ItemFailed("transient", "follow_up_lock_held", held.message) from None
+        except Refused as refused:
+            raise ItemFailed("permanent", "invalid_follow_up", refused.message) from None
+
+
+def _new_job(row: asyncpg.Record, follow_up: wire.FollowUp) -> NewJob:
+    return NewJob(
+        follow_up.kind,
+        follow_up.payload,
+        owner=row["owner"],
+        priority=follow_up.priority or NORMAL,
+        delay=bounded_delay(follow_up.delay_seconds) if follow_up.delay_seconds else None,
+        tags=follow_up.tags,
+        parent_id=JobId(row["id"]),
+    )

@@ -1,0 +1,65 @@
+"""What a report says of how far a job is, checked once for pages, commands and `why`.
+
+A report is whatever a handler says, and lossy: what makes no sense is left out rather than shown.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# How much of how much: each pair is a percentage where none is told.
+PAIRS = (("done", "total"), ("step", "steps"))
+AMOUNTS = ("rows", "bytes")
+LONGEST_LEFT_SECONDS = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class HowFar:
+    """`percent` is between 0 and 100. `pairs` are those of `PAIRS` whose `numbers` make sense, `amounts` the rows and
+    bytes so far."""
+
+    percent: float | None = None
+    phase: str | None = None
+    left_seconds: float | None = None
+    pairs: Sequence[tuple[str, str]] = ()
+    amounts: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def how_far(report: Mapping[str, Any] | None) -> HowFar:
+    report = report or {}
+    numbers = {str(name): n for name, value in report.items() if (n := number_of(value)) is not None}
+    pairs = [pair for pair in PAIRS if pair[0] in numbers and numbers.get(pair[1], 0) > 0]
+    phase, left = report.get("phase"), numbers.get("eta_seconds", -1)
+    return HowFar(
+        percent=_percent(numbers, pairs),
+        phase=phase if isinstance(phase, str) and phase else None,
+        left_seconds=left if 0 <= left <= LONGEST_LEFT_SECONDS else None,
+        pairs=pairs,
+        amounts={name: numbers[name] for name in AMOUNTS if numbers.get(name, -1) >= 0},
+        numbers=numbers,
+    )
+
+
+def share(percent: float | None) -> str:
+    """Rounded down: 100 % is said of what is done."""
+    return "" if percent is None else f"{math.floor(percent)} %"
+
+
+def number_of(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _percent(numbers: Mapping[str, float], pairs: Sequence[tuple[str, str]]) -> float | None:
+    found = numbers.get("percent")
+    if found is None and pairs:
+        part, whole = pairs[0]
+        found = 100 * numbers[part] / numbers[whole]
+    return None if found is None else min(100.0, max(0.0, found))

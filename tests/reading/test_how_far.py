@@ -1,0 +1,55 @@
+"""How far a job is: one reading of its report for pages, commands and `why`, whatever the handler reported."""
+
+from typing import Any
+
+import pytest
+
+from paddock.cli.exports import _rows, _size
+from paddock.cli.jobs.progress import detail, percent, progress
+from paddock.jobs.reports import how_far, share
+from paddock.web.progress import reported
+
+NONSENSE: dict[str, Any] = {
+    "percent": True,
+    "phase": 3,
+    "rows": "many",
+    "bytes": -1,
+    "done": 1,
+    "total": 0,
+    "eta_seconds": 1e300,
+}
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        ({"percent": 40}, "40 %"),
+        ({"percent": 99.9}, "99 %"),
+        ({"percent": 140}, "100 %"),
+        ({"percent": -3}, "0 %"),
+        ({"done": 1, "total": 3}, "33 %"),
+        ({"step": 2, "steps": 4}, "50 %"),
+        ({"percent": 10, "done": 1, "total": 2}, "10 %"),
+        (NONSENSE, ""),
+        ({"percent": 10**400}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_pages_and_commands_say_the_same(report: dict[str, Any] | None, told: str) -> None:
+    assert share(how_far(report).percent) == told
+    assert reported(report).share == told
+    assert progress({"status": "claimed", "report": report}) == (told or "-")
+    assert share(percent({"report": report})) == told
+
+
+def test_what_makes_no_sense_is_left_out_and_breaks_nothing() -> None:
+    assert detail({"status": "claimed", "claimed_by": "w1", "report": NONSENSE}) == "on w1"
+    unfinished = {"rows": None, "bytes": None, "report": NONSENSE}
+    assert (_rows(unfinished), _size(unfinished)) == ("-", "-")
+
+
+def test_amounts_phase_and_the_time_left_are_told() -> None:
+    known = how_far({"rows": 1200, "bytes": 0, "phase": "writing", "eta_seconds": 90})
+    assert (known.amounts, known.phase, known.left_seconds) == ({"rows": 1200, "bytes": 0}, "writing", 90)
+    assert how_far({"eta_seconds": -1}).left_seconds is None
