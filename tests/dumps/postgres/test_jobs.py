@@ -14,6 +14,7 @@ import pytest
 
 from tests.dumps.postgres.conftest import Connection, Places
 from tests.dumps.postgres.conftest import Place as Books
+from tests.dumps.postgres.gate import Gate
 from tests.dumps.postgres.test_pg_dump import nobody_connected
 from tests.dumps.whole import Place, place
 from tests.engines.postgres.conftest import Shop
@@ -21,7 +22,7 @@ from tests.processes.running import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROWS = 150_000
+ROWS = 200_000
 MADE = f"""
 CREATE TABLE orders (id int PRIMARY KEY, customer text, total numeric, note bytea);
 INSERT INTO orders SELECT i, 'it''s "' || i % 1000 || '"', i / 7.0, decode(md5(i::text), 'hex')
@@ -43,8 +44,16 @@ def books(dumped_server: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def paddock(books: Books) -> Iterator[Place]:
+def gate(dumped_server: Shop) -> Iterator[Gate]:
+    gate = Gate(dumped_server.port)
+    yield gate
+    gate.close()
+
+
+@pytest.fixture(scope="module")
+def paddock(books: Books, gate: Gate) -> Iterator[Place]:
     settings = books.settings().model_dump(mode="json", exclude_defaults=True)
+    settings["url"] = settings["url"].replace(f":{books.server.port}/", f":{gate.port}/")
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     with place(rows=1, more="\n".join(["[dumps.databases.books]", *lines])) as running:
         yield running
@@ -100,11 +109,12 @@ async def test_each_format_is_made_by_a_job_and_reads_back(
 
 @pytest.mark.parametrize("format", ["sql", "csv"])
 async def test_after_a_kill_it_begins_anew_and_is_whole(
-    paddock: Place, books: Books, places: Places, admin: Connection, format: str
+    paddock: Place, books: Books, gate: Gate, places: Places, admin: Connection, format: str
 ) -> None:
-    id = paddock.start("books", format)
-    await asyncio.to_thread(_in_the_middle, paddock, id)
-    paddock.up.child("worker").kill()
+    with gate.shut():
+        id = paddock.start("books", format)
+        await asyncio.to_thread(_in_the_middle, paddock, id)
+        paddock.up.child("worker").kill()
 
     data = await _whole(paddock, id, restarts=1)
 
@@ -120,13 +130,16 @@ async def test_after_a_kill_it_begins_anew_and_is_whole(
 
 
 @pytest.mark.parametrize("format", ["sql", "json"])
-async def test_one_that_is_cancelled_leaves_no_connection(paddock: Place, admin: Connection, format: str) -> None:
+async def test_one_that_is_cancelled_leaves_no_connection(
+    paddock: Place, gate: Gate, admin: Connection, format: str
+) -> None:
     objects = paddock.objects()
-    id = paddock.start("books", format)
-    await asyncio.to_thread(_in_the_middle, paddock, id)
-    paddock.client.request("DELETE", f"/export/jobs/{id}")
+    with gate.shut():
+        id = paddock.start("books", format)
+        await asyncio.to_thread(_in_the_middle, paddock, id)
+        paddock.client.request("DELETE", f"/export/jobs/{id}")
 
-    assert (await asyncio.to_thread(paddock.ended, id))["status"] == "cancelled"
+        assert (await asyncio.to_thread(paddock.ended, id))["status"] == "cancelled"
     await nobody_connected(admin)
     wait_for("pg_dump is gone", lambda: not any("pg_dump" in child.name() for child in _processes(paddock)))
     wait_for("its draft is gone", lambda: paddock.objects() == objects)
@@ -135,7 +148,7 @@ async def test_one_that_is_cancelled_leaves_no_connection(paddock: Place, admin:
 def _in_the_middle(paddock: Place, id: str) -> None:
     def look() -> bool:
         found = paddock.status(id)
-        assert found is None or found["status"] in ("pending", "in_progress"), "make the tables larger"
+        assert found is None or found["status"] in ("pending", "in_progress"), "the gate is open"
         return found is not None and found["bytesWritten"] > 1 << 20
 
     wait_for(f"dump {id} is at work", look)

@@ -75,6 +75,7 @@ NOTHING_WRITTEN = "unload_nothing_written"
 # The name of the function, not another one that the query itself calls.
 _NO_FUNCTION = re.compile(r"\bsystem\.unload\b", re.IGNORECASE)
 NO_FUNCTION = "unload_function_not_found"
+STOPPED = "user_canceled"
 
 
 def why_not(settings: TrinoSettings, columns: Sequence[TrinoColumn]) -> str | None:
@@ -180,7 +181,8 @@ async def poll(
     except (Silence, NoAnswer) as silence:
         raise TransientResourceError(str(silence), code="engine_unavailable", budget="cluster") from None
     except InfrastructureError as problem:
-        if problem.code == QUERY_LOST:
+        # STOPPED by one of us, as below: nobody else has its addresses. Trino may say so at an old one too.
+        if problem.code in (QUERY_LOST, STOPPED):
             return await _by_id(engine, query, handle, moved)
         raise _meant(engine, problem) from None
     if statement.next_uri is not None:
