@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 import asyncpg
+import hypothesis
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
@@ -31,6 +32,16 @@ from tests.kinds import TEST_KINDS
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background so, and the processes that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run, so that one nobody has met yet stops no other change: PADDOCK_LONG=1 draws new ones. And
+# however long they take: a busy machine is no reason to fail.
+hypothesis.settings.register_profile(
+    "paddock",
+    derandomize=not os.environ.get("PADDOCK_LONG"),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("paddock")
 
 NUMBERS = count(1)
 REAL_CLOCK = (
