@@ -33,13 +33,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background so, and the processes that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same examples in each run, so that one nobody has met yet stops no other change: PADDOCK_LONG=1 draws new ones. And
-# however long they take: a busy machine is no reason to fail.
+# An example that takes long on a busy machine is no failure.
 hypothesis.settings.register_profile(
-    "paddock",
-    derandomize=not os.environ.get("PADDOCK_LONG"),
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    "paddock", hypothesis.settings.default, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("paddock")
 

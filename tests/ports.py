@@ -1,16 +1,23 @@
-"""Ports for servers that tests start, kill and start again."""
+"""Ports for servers that tests start and that cannot choose one themselves."""
 
+import random
 import socket
+from contextlib import ExitStack
 
-_KEPT: list[socket.socket] = []
+# Below what the system gives away by itself: nobody takes one between now and the server's start, or its restart.
+GIVEN = range(10_000, 32_000)
+# Not the common one: a test may have seeded it.
+_DICE = random.SystemRandom()
 
 
-def own_port() -> int:
-    """Of the loopback, and nobody else's while this process lives. A number that is only looked up may be another
-    program's by the time a server wants it, or while it is down: even the number that a client of it connects from.
-    Bound and not listened to, it still is free for a server that asks for SO_REUSEADDR, as all of ours do."""
-    kept = socket.socket()
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    kept.bind(("127.0.0.1", 0))
-    _KEPT.append(kept)
-    return int(kept.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            port = _DICE.choice(GIVEN)
+            try:
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+        return found

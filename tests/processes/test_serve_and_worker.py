@@ -12,8 +12,10 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from paddock.api.tokens import Tokens, everything, new_secret
@@ -21,14 +23,15 @@ from paddock.client import Client
 from paddock.db.embedded import embedded_postgres
 from paddock.db.migrate import migrate
 from paddock.db.pool import open_database
-from tests.ports import own_port
+from tests.ports import free_ports
 from tests.processes.running import Process, clean_environment, gone, until_status, wait_for
 
 pytestmark = pytest.mark.slow
+NUMBERS = count(1)
 
 
 class Postgres:
-    """Started and stopped by the test, on a thread of its own."""
+    """Started and stopped by tests, on a thread of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,6 +41,8 @@ class Postgres:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        if self._thread is not None:
+            return
         ready = threading.Event()
 
         async def run() -> None:
@@ -61,23 +66,28 @@ class Postgres:
 class Installation:
     """A database, two tokens, and however many processes the test starts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.folder = folder
-        self.postgres = Postgres(folder)
+        self.postgres = postgres
         self.postgres.start()
         self.admin, self.worker_token = new_secret(), new_secret()
+        self._database = f"installation_{next(NUMBERS)}"
+        self.dsn = self.postgres.dsn.replace("/paddock?", f"/{self._database}?")
         asyncio.run(self._prepare())
         self._processes: list[Process] = []
 
     async def _prepare(self) -> None:
-        await migrate(self.postgres.dsn)
-        async with open_database(self.postgres.dsn, durable=1, relaxed=1) as db:
+        connection = await asyncpg.connect(self.postgres.dsn)
+        await connection.execute(f"CREATE DATABASE {self._database}")
+        await connection.close()
+        await migrate(self.dsn)
+        async with open_database(self.dsn, durable=1, relaxed=1) as db:
             tokens = Tokens(db)
             await tokens.create(everything("admin", "admin"), actor="test", secret=self.admin)
             await tokens.create(everything("worker", "worker"), actor="test", secret=self.worker_token)
 
     def serve(self, port: int, **settings: str) -> Process:
-        given = {"PADDOCK_DATABASE_URL": self.postgres.dsn, "PADDOCK_HOST": "127.0.0.1", **settings}
+        given = {"PADDOCK_DATABASE_URL": self.dsn, "PADDOCK_HOST": "127.0.0.1", **settings}
         environment = clean_environment(**given)
         return self._start("serve", "--port", str(port), environment=environment)
 
@@ -97,19 +107,26 @@ class Installation:
         return process
 
     def close(self) -> None:
-        for process in self._processes:
+        # Workers first: alone they would wait for their control plane.
+        for process in reversed(self._processes):
             process.end()
-        self.postgres.stop()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    folder = Path(tempfile.mkdtemp(prefix="paddock-test-"))
+    folder.chmod(0o755)
+    postgres = Postgres(folder)
+    yield postgres
+    postgres.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
-def installation() -> Iterator[Installation]:
-    folder = Path(tempfile.mkdtemp(prefix="paddock-test-"))
-    folder.chmod(0o755)
-    opened = Installation(folder)
+def installation(server: Postgres, tmp_path: Path) -> Iterator[Installation]:
+    opened = Installation(tmp_path, server)
     yield opened
     opened.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def answer(port: int, path: str) -> int | None:
@@ -137,7 +154,7 @@ def until_ready(port: int, process: Process) -> None:
 
 
 def test_two_replicas_on_one_database_and_one_is_killed(installation: Installation) -> None:
-    ports = own_port(), own_port()
+    ports = free_ports(2)
     replicas = [installation.serve(port) for port in ports]
     for port, replica in zip(ports, replicas, strict=True):
         until_ready(port, replica)
@@ -161,7 +178,7 @@ def test_two_replicas_on_one_database_and_one_is_killed(installation: Installati
 
 
 def test_a_worker_survives_a_control_plane_that_is_away_and_finishes_its_job(installation: Installation) -> None:
-    port = own_port()
+    [port] = free_ports(1)
     # Two beats are the patience that a worker has to come back with.
     patience = {"PADDOCK_BEAT_SECONDS": "3", "PADDOCK_LEASE_SECONDS": "9"}
     plane = installation.serve(port, **patience)
@@ -179,7 +196,7 @@ def test_a_worker_survives_a_control_plane_that_is_away_and_finishes_its_job(ins
 
 
 def test_serve_waits_for_its_database_and_outlives_its_absence(installation: Installation) -> None:
-    port = own_port()
+    [port] = free_ports(1)
     installation.postgres.stop()
     plane = installation.serve(port)
     plane.until_said("database_unavailable")
@@ -198,7 +215,7 @@ def test_serve_waits_for_its_database_and_outlives_its_absence(installation: Ins
 
 
 def test_serve_answers_who_waits_when_it_stops(installation: Installation) -> None:
-    port = own_port()
+    [port] = free_ports(1)
     plane = installation.serve(port)
     until_ready(port, plane)
     with installation.client(port) as client:
@@ -230,7 +247,7 @@ def test_serve_answers_who_waits_when_it_stops(installation: Installation) -> No
 
 
 def test_own_ports_for_workers_and_metrics(installation: Installation) -> None:
-    port, internal, metrics = own_port(), own_port(), own_port()
+    port, internal, metrics = free_ports(3)
     plane = installation.serve(port, PADDOCK_INTERNAL_PORT=str(internal), PADDOCK_METRICS_PORT=str(metrics))
     until_ready(port, plane)
     assert answer(metrics, "/metrics") == 200
@@ -241,7 +258,7 @@ def test_own_ports_for_workers_and_metrics(installation: Installation) -> None:
 
 
 def test_sigterm_of_a_worker_blocked_in_c_gives_its_job_back_in_time(installation: Installation) -> None:
-    port = own_port()
+    [port] = free_ports(1)
     until_ready(port, installation.serve(port))
     worker = installation.worker(port, "blocked")
     with installation.client(port) as client:
@@ -259,7 +276,7 @@ def test_sigterm_of_a_worker_blocked_in_c_gives_its_job_back_in_time(installatio
 
 
 def test_a_worker_that_is_frozen_loses_its_job_and_cannot_finish_it(installation: Installation) -> None:
-    port = own_port()
+    [port] = free_ports(1)
     until_ready(port, installation.serve(port))
     ledger = installation.folder / "zombie.ledger"
     ledger.touch()
@@ -286,7 +303,7 @@ def test_what_serve_cannot_start_with_is_a_sentence(installation: Installation, 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         settings = {"PADDOCK_DATABASE_URL": installation.postgres.dsn.replace("/paddock?", "/no_such_database?")}
-        port = taken.getsockname()[1] if missing == "port" else own_port()
+        port = taken.getsockname()[1] if missing == "port" else free_ports(1)[0]
         environment = clean_environment(PADDOCK_HOST="127.0.0.1", **settings)
         plane = Process("serve", "--port", str(port), log=installation.folder / "refused.log", environment=environment)
         assert plane.wait() == 1
