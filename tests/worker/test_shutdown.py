@@ -62,7 +62,7 @@ async def test_nothing_is_claimed_after_the_signal_and_beats_go_on(plane: Plane,
 @pytest.mark.parametrize(
     "kind", ["deaf", "stuck", *(pytest.param(kind, marks=SLOW) for kind in ("forever", "sleeper", "stuck_blocking"))]
 )
-async def test_what_does_not_end_is_killed_and_given_back_in_two_seconds(plane: Plane, start: Start, kind: str) -> None:
+async def test_what_does_not_end_is_killed_and_given_back(plane: Plane, start: Start, kind: str) -> None:
     job = plane.add(kind)
     running = start()
     await until(lambda: is_running(job))
