@@ -11,6 +11,7 @@ from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.jobs.core import Core
 from tests.api.conftest import Clients, serving
+from tests.playing import until
 
 
 async def register(worker: httpx2.AsyncClient, *kinds: str) -> str:
@@ -117,12 +118,12 @@ async def test_a_finish_may_be_larger_than_a_public_body(ada: httpx2.AsyncClient
 
 async def test_a_waiting_worker_is_woken_by_a_new_job(ada: httpx2.AsyncClient, worker: httpx2.AsyncClient) -> None:
     session = await register(worker)
-    waiting = asyncio.create_task(worker.post("/internal/jobs/claim", json=claim(session, wait_seconds=20)))
+    waiting = asyncio.create_task(worker.post("/internal/jobs/claim", json=claim(session, wait_seconds=30)))
     await asyncio.sleep(0.2)
     assert not waiting.done()
     await ada.post("/api/jobs", json={"kind": "plain"})
 
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, 20)
 
     assert len(answer.json()["jobs"]) == 1
 
@@ -133,11 +134,7 @@ async def test_a_worker_that_hangs_up_frees_its_place(served: str, clients: Clie
         session = await register(worker)
         with pytest.raises(httpx2.ReadTimeout):
             await worker.post("/internal/jobs/claim", json=claim(session, wait_seconds=30), timeout=0.5)
-    for _ in range(100):
-        if not core.claims.waiters:
-            break
-        await asyncio.sleep(0.05)
-    assert not core.claims.waiters
+    await until(lambda: not core.claims.waiters)
 
 
 async def test_long_polls_are_answered_empty_when_the_process_stops(core: Core, clients: Clients) -> None:
@@ -148,7 +145,7 @@ async def test_long_polls_are_answered_empty_when_the_process_stops(core: Core, 
     ):
         session = await register(worker)
         waiting = asyncio.create_task(worker.post("/internal/jobs/claim", json=claim(session, wait_seconds=30)))
-        await asyncio.sleep(0.3)
+        await until(lambda: bool(core.claims.waiters))
         server.should_exit = True
-        answer = await asyncio.wait_for(waiting, 3)
+        answer = await asyncio.wait_for(waiting, 20)
     assert (answer.status_code, answer.json()["jobs"]) == (200, [])

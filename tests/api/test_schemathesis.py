@@ -102,7 +102,7 @@ def drive(operation: APIOperation[Any, Any, Any, Any], secret: str) -> None:
     def once(case: Any) -> None:
         if case.query:
             case.query.pop("wait", None)
-        answer = case.call(headers={"Authorization": f"Bearer {secret}"}, timeout=20)
+        answer = case.call(headers={"Authorization": f"Bearer {secret}"}, timeout=60)
         # Somebody in there switches drain mode on, sooner or later.
         draining = answer.status_code == 503 and _code(answer) == "draining"
         assert answer.status_code < 500 or draining, (

@@ -20,6 +20,7 @@ from paddock.config import Config
 from paddock.jobs.core import Core
 from paddock.jobs.model import JobId
 from tests.api.conftest import Clients, serving
+from tests.playing import until
 from tests.playing import worker as play_worker
 
 
@@ -37,7 +38,7 @@ class Heard:
         return [data["status"] for event, data in self.messages if event == "job" and data["id"] == job]
 
     async def until(self, true: Any) -> None:
-        async with asyncio.timeout(10), self.stirred:
+        async with asyncio.timeout(60), self.stirred:
             await self.stirred.wait_for(true)
 
     async def read(self, response: httpx2.Response) -> None:
@@ -69,7 +70,7 @@ async def watching(
 ) -> AsyncIterator[Heard]:
     headers = {"Authorization": f"Bearer {clients.secrets[name]}"} | ({"Last-Event-ID": last_id} if last_id else {})
     async with (
-        httpx2.AsyncClient(base_url=served, headers=headers, timeout=30) as client,
+        httpx2.AsyncClient(base_url=served, headers=headers, timeout=60) as client,
         client.stream("GET", f"/api/stream{query}") as response,
     ):
         assert response.status_code == 200, (await response.aread()).decode()
@@ -314,10 +315,7 @@ async def test_a_token_has_so_many_streams_at_once(core: Core, clients: Clients)
             assert int(refused.headers["retry-after"]) > 0
             async with watching(address, clients, "bob"):
                 pass
-        for _ in range(100):  # the server learns of a hang-up a moment later
-            if not app.state.plane.hub._open:
-                break
-            await asyncio.sleep(0.05)
+        await until(lambda: not app.state.plane.hub._open)  # the server learns of a hang-up a moment later
         async with watching(address, clients, "ada"):
             pass
     assert core.metrics.streams._value.get() == 0
@@ -340,13 +338,13 @@ async def test_a_stream_ends_when_its_token_is_revoked(
         await asyncio.sleep(0.3)
         assert not heard.ended.is_set()
         await root.delete(f"/api/tokens/{caller.token_id}")
-        await asyncio.wait_for(heard.ended.wait(), 5)
+        await asyncio.wait_for(heard.ended.wait(), 60)
 
 
 async def test_streams_end_when_the_process_stops(core: Core, clients: Clients) -> None:
     async with serving(create_app(core, Config())) as (server, address), watching(address, clients, "ada") as heard:
         server.should_exit = True
-        await asyncio.wait_for(heard.ended.wait(), 3)
+        await asyncio.wait_for(heard.ended.wait(), 60)
 
 
 def test_a_slow_watcher_is_dropped_with_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +365,7 @@ async def test_the_last_message_of_several_moves_the_place(
     """Cut off between two messages of one telling, a watcher must get the second again."""
     headers = {"Authorization": f"Bearer {clients.secrets['ada']}"}
     async with (
-        httpx2.AsyncClient(base_url=served, headers=headers) as client,
+        httpx2.AsyncClient(base_url=served, headers=headers, timeout=60) as client,
         client.stream("GET", "/api/stream") as response,
     ):
         ids: list[str] = []

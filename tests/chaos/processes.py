@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,12 +20,6 @@ from paddock.db.embedded import EmbeddedPostgres, embedded_postgres
 # `die_with`: SIGKILL of the chaos run itself must not leave workers behind either.
 START = "import sys; from paddock.child import die_with; die_with(int(sys.argv.pop(1))); from paddock.cli import main; main()"
 HOST = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 class Postgres:

@@ -17,8 +17,9 @@ from paddock.api.tokens import Tokens, everything, new_secret
 from paddock.db.migrate import migrate
 from paddock.db.pool import UNAVAILABLE, open_database
 from tests.chaos.load import MOST_OPEN, Load, Open, make_groups
-from tests.chaos.processes import HOST, Kept, Postgres, free_port, thaw
+from tests.chaos.processes import HOST, Kept, Postgres, thaw
 from tests.chaos.verifying import KINDS, Findings, verify
+from tests.ports import free_ports
 
 CONTROL_PLANES = 2
 WORKERS = 3
@@ -86,7 +87,7 @@ class Chaos:
                 await Tokens(db).create(everything(role, role), actor="chaos", secret=secret)  # type: ignore[arg-type]
         urls = []
         for n in range(CONTROL_PLANES):
-            port = free_port()
+            [port] = free_ports(1)
             urls.append(f"http://{HOST}:{port}")
             settings = {**SHORT_LEASE, "PADDOCK_DATABASE_URL": dsn, "PADDOCK_DATA": str(self.folder)}
             arguments = ["serve", "--port", str(port), "--host", HOST]

@@ -67,7 +67,7 @@ async def test_the_sweep_finds_a_job_whose_wake_up_was_lost(core: Core, clock: D
     await insert_behind(core, clock)
     assert not claim.done()
     await core.claims.sweep()
-    assert len(await asyncio.wait_for(claim, 5)) == 1
+    assert len(await asyncio.wait_for(claim, 20)) == 1
 
 
 async def test_the_sweep_finds_it_though_nobody_waits(core: Core, clock: DatabaseClock) -> None:

@@ -52,7 +52,8 @@ class Terminal:
 
 @pytest.fixture(scope="session")
 def up() -> Iterator[Up]:
-    environment = clean_environment(PADDOCK_WEBHOOK_ALLOW_PRIVATE="true")
+    # Nobody kills the worker here: on a busy machine it must not be taken for dead.
+    environment = clean_environment(PADDOCK_WEBHOOK_ALLOW_PRIVATE="true") | {"PADDOCK_LEASE_SECONDS": "60"}
     with data_folder() as data, running_up(data, "--port", "0", environment=environment) as running:
         running.child("worker")
         yield running

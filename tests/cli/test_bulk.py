@@ -194,7 +194,7 @@ def on_a_terminal(reply: str, *words: str, folder: Path) -> tuple[int, str]:
             if not answered and b"[y/N]" in said:
                 os.write(ours, f"{reply}\n".encode())
                 answered = True
-        return process.wait(30), said.decode()
+        return process.wait(60), said.decode()
     finally:
         process.kill()
         process.wait()

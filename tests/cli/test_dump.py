@@ -220,7 +220,7 @@ def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
     try:
         wait_for("it waits", lambda: "waiting" in (tmp_path / "said").read_text())
         running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 130
+        assert running.wait(60) == 130
     finally:
         running.kill()
         running.wait()

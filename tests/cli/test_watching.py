@@ -35,21 +35,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "LOOK_AGAIN_SECONDS", 3600.0)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "SILENCE_SECONDS", 0.5)
-
-
 def watch(terminal: Terminal, proxy: Proxy, up: Up, *ids: str) -> Said:
     token = str(up.data / "admin.token")
     return terminal("jobs", "watch", *ids, "--server", proxy.url, "--token-file", token, data=False)
 
 
-def waiting(client: Client) -> str:
+def waiting(client: Client, **payload: object) -> str:
     """A job that does nothing until somebody does something to it."""
-    return str(
-        client.request("POST", "/api/jobs", body={"kind": "probe", "run_at": "2100-01-01T00:00:00Z"})["data"]["id"]
-    )
+    body = {"kind": "probe", "payload": payload, "run_at": "2100-01-01T00:00:00Z"}
+    return str(client.request("POST", "/api/jobs", body=body)["data"]["id"])
 
 
 @pytest.mark.usefixtures("at_once")
@@ -120,7 +114,7 @@ def test_a_cut_stream_goes_on_from_where_it_was_cut(
     assert place is not None
 
 
-@pytest.mark.usefixtures("at_once", "impatient")
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("fate", "sentence", "streams"),
     [
@@ -130,10 +124,21 @@ def test_a_cut_stream_goes_on_from_where_it_was_cut(
     ],
 )
 def test_without_a_stream_it_asks_again_and_says_so(
-    terminal: Terminal, up: Up, client: Client, through: Callable[..., Proxy], fate: Fate, sentence: str, streams: int
+    terminal: Terminal,
+    up: Up,
+    client: Client,
+    through: Callable[..., Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+    fate: Fate,
+    sentence: str,
+    streams: int,
 ) -> None:
+    if fate == "silent":
+        monkeypatch.setattr(streaming, "SILENCE_SECONDS", 0.5)
     proxy = through(fate)
-    id = client.submit("probe", {"progress": 3, "sleep_seconds": 4, "fail": "The disk is full."})["id"]
+    id = waiting(client, progress=3, sleep_seconds=3, fail="The disk is full.")
+    # Not before, however long it took to get there.
+    proxy.at_ask = lambda number: client.run_now(id) if number == streams else None
 
     said = watch(terminal, proxy, up, id)
 

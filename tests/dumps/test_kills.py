@@ -63,7 +63,8 @@ async def test_ten_kills_in_every_dump_change_no_byte_and_leave_nothing(tmp_path
 
 
 async def test_a_worker_that_wakes_after_another_has_ended_its_dump_changes_nothing(tmp_path: Path) -> None:
-    with place(rows=4_000) as paddock:
+    # Many turns, so that it is met at work however late we look.
+    with place(rows=12_000) as paddock:
         id = paddock.start("shop", "sql")
         _some_turns(paddock, 3)
         first = paddock.up.child("worker")

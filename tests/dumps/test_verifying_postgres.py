@@ -6,8 +6,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -51,10 +53,23 @@ class Dumps:
 
 @pytest.fixture(scope="module")
 def dumps() -> Iterator[Dumps]:
+    with reachable_folder() as folder:
+        yield asyncio.run(_dumps(folder))
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    with reachable_folder() as folder:
+        yield folder
+
+
+@contextmanager
+def reachable_folder() -> Iterator[Path]:
+    """Not pytest's tmp_path: PostgreSQL runs under another account."""
     folder = Path(tempfile.mkdtemp(prefix="paddock-test-"))
     folder.chmod(0o711)
     try:
-        yield asyncio.run(_dumps(folder))
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -143,9 +158,18 @@ def test_the_custom_format_is_restored_and_counted(dumps: Dumps, tmp_path: Path)
         look(tmp_path, dumps.custom[: len(dumps.custom) // 2], "shop.dump")
 
 
-def test_nothing_of_the_scratch_server_stays(dumps: Dumps, tmp_path: Path) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("paddock-verify-*"))
+def test_nothing_of_the_scratch_server_stays(
+    dumps: Dumps, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = list[Path](), tempfile.mkdtemp
 
+    def noted(*args: Any, **kwargs: Any) -> str:
+        made.append(Path(make(*args, **kwargs)))
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setattr(tempfile, "mkdtemp", noted)
     look(tmp_path, ended(dumps.sql, ROWS))
 
-    assert set(Path(tempfile.gettempdir()).glob("paddock-verify-*")) <= before
+    assert [folder.parent for folder in made if folder.name.startswith("paddock-verify-")] == [scratch]
+    assert list(scratch.iterdir()) == []

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -172,9 +172,13 @@ def until_status(client: Client, id: str, *statuses: str, seconds: float = DEADL
     return wait_for(f"job {id} is {' or '.join(statuses)}", look, seconds)
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in _alive(processes))
+def gone(processes: Iterable[psutil.Process]) -> bool:
+    return not any(map(alive, processes))
 
 
-def _alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [process for process in processes if psutil.pid_exists(process.pid)]
+def alive(process: psutil.Process) -> bool:
+    """False too for one that nobody has buried yet, and for one that goes while we look."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

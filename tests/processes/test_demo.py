@@ -33,7 +33,7 @@ def test_the_demo_takes_everything_with_it(tmp_path: Path, number: signal.Signal
         assert len(family) > 4
         demo.signal(number)
         demo.wait(60)
-        wait_for("every process is gone", lambda: gone(family), 30)
+        wait_for("every process is gone", lambda: gone(family))
         assert "Traceback" not in demo.said()
     finally:
         demo.end()

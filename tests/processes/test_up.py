@@ -47,7 +47,7 @@ def test_ctrl_c_stops_all_of_it_cleanly_and_the_data_stays(number: signal.Signal
             token, family = up.token, up.children()
             up.signal(number)
             assert up.wait() == 0
-            wait_for("every process is gone", lambda: gone(family), 10)
+            wait_for("every process is gone", lambda: gone(family))
             assert not (data / "server.json").exists()
             assert "Traceback" not in up.said()
         with running_up(data, "--port", "0") as again:
@@ -61,13 +61,13 @@ def test_sigkill_leaves_no_process_behind_and_the_next_start_goes_on() -> None:
         with running_up(data, "--port", "0") as up:
             up.child("worker")
             with up.client() as client:
-                id = client.submit("probe", {"sleep_seconds": 3, "progress": 6, "save_each_step": True})["id"]
+                id = client.submit("probe", {"sleep_seconds": 4, "progress": 8, "save_each_step": True})["id"]
                 until_status(client, id, "claimed")
             family = up.children()
             assert len(family) > 3
             up.signal(signal.SIGKILL)
             up.wait()
-            wait_for("every process is gone", lambda: gone(family), 30)
+            wait_for("every process is gone", lambda: gone(family))
         with running_up(data, "--port", "0") as again, again.client() as client:
             assert client.wait(id, timeout=90)["status"] == "completed"
 
@@ -76,11 +76,11 @@ def test_a_killed_worker_is_started_again_and_its_job_completed_once() -> None:
     with data_folder() as data, running_up(data, "--port", "0") as up, up.client() as client:
         ledger = data / "jobs.ledger"
         ledger.touch()
-        payload = {"progress": 6, "sleep_seconds": 3, "save_each_step": True, "ledger": str(ledger)}
-        ids = [client.submit("probe", payload)["id"] for _ in range(4)]
+        payload = {"progress": 8, "sleep_seconds": 6, "save_each_step": True, "ledger": str(ledger)}
+        worker = up.child("worker")
+        ids = [job["id"] for job in client.submit_many([{"kind": "probe", "payload": payload}] * 4)]
         for id in ids:
             until_status(client, id, "claimed")
-        worker = up.child("worker")
         runners = worker.children(recursive=True)
         worker.kill()
         jobs = [client.wait(id, timeout=90) for id in ids]
@@ -96,7 +96,7 @@ def test_a_killed_worker_is_started_again_and_its_job_completed_once() -> None:
 
 def test_a_killed_control_plane_is_started_again() -> None:
     with data_folder() as data, running_up(data, "--port", "0") as up, up.client() as client:
-        id = client.submit("probe", {"sleep_seconds": 2, "progress": 4})["id"]
+        id = client.submit("probe", {"sleep_seconds": 4, "progress": 4})["id"]
         until_status(client, id, "claimed")
         plane = up.child("serve")
         plane.kill()

@@ -227,7 +227,7 @@ async def test_only_what_was_ended_is_counted(core: Core, clock: DatabaseClock, 
     async with core.db.transaction() as tx:
         await tx.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", attempt.id)
         keeping = asyncio.create_task(rescuing.keep_timeouts(core))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 pass
         await ending.end(core, tx, [ending.Ending(attempt.id, attempt.job.attempt_id, "completed")], own=True)

@@ -27,7 +27,7 @@ class Running:
 
     async def stop(self) -> int:
         self.worker.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await asyncio.shield(self.task)
 
 

@@ -131,7 +131,7 @@ async def stuck(turn: T) -> Outcome:
 
 def stuck_blocking(turn: T) -> Outcome:
     turn.report(phase="running")
-    until = time.monotonic() + 0.3
+    until = time.monotonic() + 0.6  # another thread sends it
     while (left := until - time.monotonic()) > 0:
         with contextlib.suppress(BaseException):
             time.sleep(left)
@@ -273,7 +273,7 @@ KINDS = Kinds(
         kind("forever", forever, grace=SHORT, cleanup=clean),
         kind("deaf", deaf, grace=SHORT),
         kind("late", late),
-        kind("patient", late, grace=timedelta(seconds=4)),
+        kind("patient", late, grace=timedelta(minutes=5)),
         kind("stuck", stuck, grace=SHORT),
         kind("stuck_blocking", stuck_blocking, grace=SHORT),
         kind("sleeper", sleeper, grace=SHORT),

@@ -23,8 +23,8 @@ def through_json(message: M) -> M:
     return msgspec.json.decode(msgspec.json.encode(message), type=type(message))
 
 
-async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Waits for something to become true."""
+async def until(condition: Callable[[], object], seconds: float = 45.0) -> None:
+    """Waits for something to become true, for less than the beats of a minute with which tests rule beats out."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - other processes set no events of ours
             await asyncio.sleep(0.01)

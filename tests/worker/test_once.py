@@ -11,7 +11,7 @@ from tests.worker.plane import Plane, until
 async def test_it_runs_all_turns_and_follow_ups_of_one_job_and_no_other(plane: Plane, start: Start) -> None:
     job, other = plane.add("parent"), plane.add("noop")
     running = start(once=True)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.task == 0
 
     assert [item.outcome for item in job.outcomes] == ["again", "again", "done"]
@@ -25,7 +25,7 @@ async def test_it_waits_for_a_job(plane: Plane, start: Start) -> None:
     running = start(once=True)
     await until(lambda: plane.calls["claim"])
     job = plane.add("noop")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.task == 0
 
     assert job.status == "completed"
@@ -34,7 +34,7 @@ async def test_it_waits_for_a_job(plane: Plane, start: Start) -> None:
 async def test_a_failed_job_is_exit_code_1(plane: Plane, start: Start) -> None:
     plane.add("fails")
     running = start(once=True)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.task == 1
 
 
@@ -43,7 +43,7 @@ async def test_a_failure_that_is_retried_is_waited_for(plane: Plane, start: Star
     plane.retries = True
     job = plane.add("probe", fail_transiently=2, result="third time")
     running = start(once=True)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.task == 0
 
     assert job.result == "third time"
@@ -56,7 +56,7 @@ async def test_a_cancelled_job_is_exit_code_1_after_its_cleanup(plane: Plane, st
     running = start(once=True)
     await until(lambda: is_running(job))
     plane.cancel(job)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.task == 1
 
     cleanup = next(other for other in plane.jobs.values() if other.cleanup_of == job.id)

@@ -17,10 +17,11 @@ import pytest
 from paddock.jobs import wire
 from paddock.jobs.link import LinkDown, LinkRefused, SessionUnknown
 from paddock.worker.link import HttpLink
+from tests.processes.running import alive
 from tests.worker.conftest import is_running
 from tests.worker.plane import Plane, until
 from tests.worker.served import TOKEN, served
-from tests.worker.test_shutdown import GRACE, SLACK
+from tests.worker.test_shutdown import SOON
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Outside:
 
     def alive(self) -> list[psutil.Process]:
         """Without those that wait for a supervisor to bury them."""
-        return [process for process in self.runners() if process.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in self.runners() if alive(process)]
 
 
 @pytest.fixture
@@ -65,12 +66,10 @@ async def test_sigterm_while_a_handler_blocks_in_c_ends_the_process_cleanly(plan
     stuck, blocking = plane.add("stuck"), plane.add("stuck_blocking")
     await until(lambda: is_running(stuck) and is_running(blocking))
     runners = outside.runners()
-    began = time.monotonic()
     outside.process.send_signal(signal.SIGTERM)
-    code = await asyncio.wait_for(outside.process.wait(), 10)
+    async with asyncio.timeout(SOON):  # the interpreter's own end included
+        assert await outside.process.wait() == 0
 
-    assert code == 0
-    assert time.monotonic() - began < GRACE + 2 + SLACK, "the interpreter's own end included"
     assert [job.releases[0].reason for job in (stuck, blocking)] == ["shutdown"] * 2
     assert not any(runner.is_running() for runner in runners)
 
@@ -82,7 +81,7 @@ async def test_runners_die_with_a_killed_supervisor(plane: Plane, outside: Outsi
     assert len(runners) == 2
     outside.process.kill()
 
-    await until(lambda: not any(runner.is_running() for runner in runners), seconds=5)
+    await until(lambda: not any(runner.is_running() for runner in runners))
 
 
 @pytest.mark.slow
@@ -112,7 +111,7 @@ async def test_effects_outside_the_fence_stop_a_beat_before_the_lease_ends_thoug
 
     outside.process.send_signal(signal.SIGSTOP)
     try:
-        await until(lambda: len(outside.alive()) == 1, seconds=20)
+        await until(lambda: len(outside.alive()) == 1)
         lease_ended = renewed[-1] + plane.lease_seconds
         for file in files:
             last = float(file.read_text().split()[-1])
@@ -152,7 +151,7 @@ async def test_a_worker_whose_lease_ended_is_not_ready(plane: Plane, outside: Ou
             async with client.get(outside.health + path) as answer:
                 return answer.status
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await status("/ready") != 503:  # noqa: ASYNC110 - another process decides
                 await asyncio.sleep(0.05)
         assert await status("/health") == 200

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 
 import psutil
 import pytest
@@ -14,18 +13,17 @@ from tests.worker.kinds import KINDS
 from tests.worker.plane import Plane, PlaneJob, until
 
 SLOW = pytest.mark.slow
-GRACE = 0.2
-# For a machine that is busy with other things.
-SLACK = 1.5
+# Graces here are 0.2 s, what follows takes 2 s, and a machine that is busy with other things some more. What did not end
+# by then would not for minutes: a handler that is stuck, a long poll, a longer grace.
+SOON = 15.0
 
 
 async def test_an_idle_worker_stops_at_once_and_says_goodbye(plane: Plane, start: Start) -> None:
     running = start()
     await until(lambda: plane.calls["claim"])
-    began = time.monotonic()
 
-    assert await running.stop() == 0
-    assert time.monotonic() - began < 1 + SLACK
+    async with asyncio.timeout(SOON):
+        assert await running.stop() == 0
     assert plane.sent("beat")[-1].dying
     assert plane.closed
 
@@ -48,7 +46,7 @@ async def test_a_job_may_end_within_its_grace(plane: Plane, start: Start) -> Non
 
 
 async def test_nothing_is_claimed_after_the_signal_and_beats_go_on(plane: Plane, start: Start) -> None:
-    job = plane.add("patient", seconds=1.5)
+    job = plane.add("patient", seconds=3)
     running = start()
     await until(lambda: is_running(job))
     running.worker.stop()
@@ -64,14 +62,13 @@ async def test_nothing_is_claimed_after_the_signal_and_beats_go_on(plane: Plane,
 @pytest.mark.parametrize(
     "kind", ["deaf", "stuck", *(pytest.param(kind, marks=SLOW) for kind in ("forever", "sleeper", "stuck_blocking"))]
 )
-async def test_what_does_not_end_is_killed_and_given_back_in_two_seconds(plane: Plane, start: Start, kind: str) -> None:
+async def test_what_does_not_end_is_killed_and_given_back(plane: Plane, start: Start, kind: str) -> None:
     job = plane.add(kind)
     running = start()
     await until(lambda: is_running(job))
-    began = time.monotonic()
 
-    assert await running.stop() == 0
-    assert time.monotonic() - began < GRACE + 2 + SLACK
+    async with asyncio.timeout(SOON):
+        assert await running.stop() == 0
     assert [item.reason for item in job.releases] == ["shutdown"]
     assert not job.outcomes
     assert not _runners()
@@ -110,10 +107,9 @@ async def test_a_control_plane_that_does_not_answer_cannot_hold_it_up(plane: Pla
     else:
         never = asyncio.Event()
         plane.hanging = dict.fromkeys(("claim", "beat", "finish", "release", "logs", "save"), never)
-    began = time.monotonic()
 
-    assert await running.stop() == 1
-    assert time.monotonic() - began < GRACE + 2 + SLACK
+    async with asyncio.timeout(SOON):
+        assert await running.stop() == 1
     assert not _runners()
 
 
@@ -124,11 +120,10 @@ async def test_a_second_signal_ends_it_at_once(plane: Plane, start: Start) -> No
     await until(lambda: is_running(job))
     running.worker.stop()
     await until(lambda: not running.worker.ready)
-    began = time.monotonic()
     running.worker.stop()
 
-    assert await running.task == 0
-    assert time.monotonic() - began < 1 + SLACK
+    async with asyncio.timeout(SOON):
+        assert await asyncio.shield(running.task) == 0
     assert job.releases[0].reason == "shutdown"
 
 
@@ -176,7 +171,14 @@ async def test_a_terminals_interrupt_does_not_reach_the_runners(plane: Plane, st
 
 def _runners() -> list[psutil.Process]:
     """Not every child: this process may keep a database for other tests."""
-    return [child for child in psutil.Process().children() if "paddock.worker.runner" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "paddock.worker.runner" in _command(child)]
+
+
+def _command(child: psutil.Process) -> list[str]:
+    try:
+        return child.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 def _released(*jobs: PlaneJob) -> bool:

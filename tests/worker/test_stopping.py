@@ -8,10 +8,17 @@ import pytest
 
 from paddock.worker.attempts import Stop
 from paddock.worker.processes import ProcessRunners
+from tests.processes.running import alive
 from tests.worker.conftest import OPTIONS, Start, is_running
 from tests.worker.plane import Plane, until
 
 SLOW = pytest.mark.slow
+
+
+async def _started(plane: Plane) -> None:
+    """The runner has started, and the time of the next turn is its handler's own."""
+    first = plane.add("noop")
+    await until(lambda: first.status == "completed")
 
 
 @pytest.mark.slow
@@ -37,7 +44,7 @@ async def test_a_cancelled_job_is_stopped_at_once_and_acknowledged(plane: Plane,
     running = start()
     await until(lambda: is_running(job))
     plane.cancel(job)
-    await until(lambda: job.releases, seconds=5)
+    await until(lambda: job.releases)
 
     assert [item.reason for item in job.releases] == ["stopped"]
     assert not job.outcomes
@@ -52,7 +59,7 @@ async def test_a_worker_without_room_still_hears_of_a_cancel_at_once(plane: Plan
     await until(lambda: plane.sent("claim")[-1].limit == 0)
     plane.cancel(jobs[0])
 
-    await until(lambda: jobs[0].releases, seconds=5)
+    await until(lambda: jobs[0].releases)
 
 
 async def test_a_beats_verdict_stops_a_handler(plane: Plane, start: Start) -> None:
@@ -60,7 +67,7 @@ async def test_a_beats_verdict_stops_a_handler(plane: Plane, start: Start) -> No
     running = start()
     await until(lambda: is_running(job))
     plane.take_away(job)
-    await until(lambda: job.releases, seconds=5)
+    await until(lambda: job.releases)
 
     assert job.releases[0].reason == "stopped"
     assert running.worker.metrics.stale_writes("forever")._value.get() == 1
@@ -96,7 +103,7 @@ async def test_a_save_after_the_job_moved_on_raises_in_the_handler(plane: Plane,
     start()
     await until(lambda: job.saved)
     plane.take_away(job)
-    await until(lambda: job.releases, seconds=5)
+    await until(lambda: job.releases)
 
     assert (tmp_path / "note").read_text() == "stale"
     assert not job.outcomes
@@ -107,9 +114,9 @@ async def test_a_handler_that_catches_stale_attempt_is_cancelled(plane: Plane, s
     job = plane.add("saver", ignore=True)
     neighbour = plane.add("forever")
     start()
-    await until(lambda: job.saved and is_running(neighbour) is not None)
+    await until(lambda: job.saved and is_running(neighbour))
     plane.take_away(job)
-    await until(lambda: job.releases, seconds=5)
+    await until(lambda: job.releases)
 
     assert neighbour.attempt_id, "nobody else had to die for it"
 
@@ -187,7 +194,7 @@ async def test_what_a_runner_said_before_it_died_counts(plane: Plane, start: Sta
     start(concurrency=60)
     await until(lambda: is_running(deaf))
     plane.cancel(deaf)
-    await until(lambda: deaf.releases)
+    await until(lambda: deaf.releases and not any(job.attempt_id for job in jobs))
 
     assert {job.status for job in jobs} == {"completed"}
 
@@ -200,7 +207,7 @@ async def test_processes_a_handler_started_do_not_outlive_its_runner(plane: Plan
     plane.cancel(job)
     await until(lambda: job.releases)
 
-    await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    await until(lambda: not alive(child))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +236,7 @@ async def test_a_job_that_takes_too_long_in_total_fails_for_good(plane: Plane, s
 async def test_a_turn_that_saves_nothing_has_stalled(plane: Plane, start: Start) -> None:
     job = plane.add("forever", timeouts={"stall_timeout": 5, "stall_left": 0.2})
     start()
-    await until(lambda: job.outcomes, seconds=5)
+    await until(lambda: job.outcomes)
 
     assert job.outcomes[0].error is not None
     assert job.outcomes[0].error.code == "stalled"
@@ -238,7 +245,7 @@ async def test_a_turn_that_saves_nothing_has_stalled(plane: Plane, start: Start)
 async def test_a_kind_may_say_that_a_stall_is_the_end(plane: Plane, start: Start) -> None:
     job = plane.add("fails_on_stall", timeouts={"stall_timeout": 5, "stall_left": 0.2})
     start()
-    await until(lambda: job.status == "failed", seconds=5)
+    await until(lambda: job.status == "failed")
 
     assert job.error is not None
     assert (job.error.code, job.error.message) == ("stalled", "Nothing came in time.")
@@ -246,8 +253,9 @@ async def test_a_kind_may_say_that_a_stall_is_the_end(plane: Plane, start: Start
 
 @pytest.mark.slow
 async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start: Start) -> None:
-    job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5}, most=150)
     start()
+    await _started(plane)
+    job = plane.add("saver", timeouts={"stall_timeout": 2.5, "stall_left": 2.5}, most=150)
     await until(lambda: job.saved == {"number": 149})
     assert not job.outcomes, "far longer than the stall timeout"
     await until(lambda: job.outcomes)
@@ -258,7 +266,7 @@ async def test_each_accepted_save_starts_the_stall_time_anew(plane: Plane, start
 
 async def test_a_save_that_nobody_could_take_yet_is_no_stall(plane: Plane, start: Start) -> None:
     """The control plane is away: whether the attempt made progress is for the fence to say, when it is back."""
-    job = plane.add("saver", timeouts={"stall_timeout": 0.5, "stall_left": 30})
+    job = plane.add("saver", timeouts={"stall_timeout": 1.5, "stall_left": 30})
     running = start()
     await until(lambda: job.saved)
     plane.outage("save")
@@ -275,9 +283,10 @@ async def test_a_save_that_nobody_could_take_yet_is_no_stall(plane: Plane, start
 
 @pytest.mark.slow
 async def test_what_is_saved_without_progress_leaves_the_stall_time_alone(plane: Plane, start: Start) -> None:
-    job = plane.add("saver", timeouts={"stall_timeout": 600, "stall_left": 5}, progress=False)
     start()
-    await until(lambda: job.outcomes, seconds=30)
+    await _started(plane)
+    job = plane.add("saver", timeouts={"stall_timeout": 600, "stall_left": 2.5}, progress=False)
+    await until(lambda: job.outcomes)
 
     assert job.saved
     assert job.outcomes[0].error is not None
@@ -288,8 +297,8 @@ async def test_what_is_saved_without_progress_leaves_the_stall_time_alone(plane:
 async def test_effects_outside_the_fence_stop_before_the_lease_ends_and_others_go_on(
     plane: Plane, start: Start
 ) -> None:
-    plane.beat_seconds, plane.lease_seconds = 0.4, 2.0
-    outside, inside = plane.add("outside"), plane.add("late", seconds=3.5)
+    plane.beat_seconds, plane.lease_seconds = 1.5, 4.5
+    outside, inside = plane.add("outside"), plane.add("late", seconds=5)
     running = start()
     await until(lambda: is_running(outside) and is_running(inside))
     plane.outage()
@@ -304,9 +313,9 @@ async def test_effects_outside_the_fence_stop_before_the_lease_ends_and_others_g
 
 @pytest.mark.slow
 async def test_effects_outside_the_fence_have_no_longer_grace_than_their_lease(plane: Plane, start: Start) -> None:
-    plane.beat_seconds, plane.lease_seconds = 0.4, 2.0
-    running, first = start(), plane.add("noop")
-    await until(lambda: first.status == "completed")  # its runner has started, and the time is the handler's own
+    plane.beat_seconds, plane.lease_seconds = 2.0, 6.0
+    running = start()
+    await _started(plane)
     job = plane.add("outside_deaf", timeouts={"turn_timeout": 1.0})
     await until(lambda: is_running(job))
     [attempt] = running.worker.holding
@@ -327,7 +336,7 @@ async def test_effects_outside_the_fence_stop_when_the_session_is_gone(plane: Pl
     start()
     await until(lambda: is_running(outside))
     plane.sessions.clear()
-    await until(lambda: outside.releases, seconds=5)
+    await until(lambda: outside.releases)
 
     assert outside.releases[0].reason == "lease_ending"
 
@@ -336,8 +345,8 @@ async def test_effects_outside_the_fence_stop_when_the_session_is_gone(plane: Pl
 async def test_a_handler_that_keeps_its_runner_busy_is_not_taken_for_one_without_a_supervisor(
     plane: Plane, start: Start
 ) -> None:
-    plane.beat_seconds, plane.lease_seconds = 0.2, 1.0
-    stuck = plane.add("outside_stuck", seconds=3)
+    plane.beat_seconds, plane.lease_seconds = 0.3, 2.5
+    stuck = plane.add("outside_stuck", seconds=4.5)
     start()
     await until(lambda: stuck.status == "completed")
 

@@ -53,7 +53,7 @@ async def reader(app: FastAPI, clients: Clients) -> AsyncIterator[httpx2.AsyncCl
     """Ada, over a real socket: what a transport in memory cannot show is how an answer breaks."""
     async with serving(app) as (_, address):
         headers = {"Authorization": f"Bearer {clients.secrets['ada']}"}
-        async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=60) as client:
             yield client
 
 
@@ -179,9 +179,10 @@ async def test_a_process_that_dies_before_it_begins_is_a_bug(
 
 class TestPatience:
     @pytest.fixture
-    def config(self, config: Config) -> Config:
-        return config.model_copy(update={"dumps_sync_max_seconds": 1.0})
+    def config(self, config: Config, longest: float) -> Config:
+        return config.model_copy(update={"dumps_sync_max_seconds": longest})
 
+    @pytest.mark.parametrize("longest", [1.0])
     async def test_what_takes_too_long_to_begin_is_refused(
         self, reader: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -189,6 +190,7 @@ class TestPatience:
         assert error(await reader.get("/export/dump"))[:2] == (503, "stream_timed_out")
         assert played.processes[0].returncode == -9
 
+    @pytest.mark.parametrize("longest", [4.0])  # a process on a busy machine has begun by then
     async def test_what_takes_too_long_is_broken_off(
         self, reader: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -211,10 +213,10 @@ async def test_a_reader_that_is_too_slow_is_left(reader: httpx2.AsyncClient, mon
 
 
 async def test_a_reader_that_is_fast_enough_is_not(reader: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "RATE_WINDOW", 0.2)
-    slowly = "for _ in range(10): say.write(b'x' * 65536); say.flush(); time.sleep(0.1)\n"
+    monkeypatch.setattr(syncing, "RATE_WINDOW", 0.7)
+    slowly = "for _ in range(20): say.write(b'x' * 65536); say.flush(); time.sleep(0.1)\n"
     Played(monkeypatch, BEGINS + slowly)
-    assert len((await reader.get("/export/dump")).content) == 10 * 65536
+    assert len((await reader.get("/export/dump")).content) == 20 * 65536
 
 
 async def test_a_reader_that_goes_away_ends_the_process(
@@ -231,7 +233,7 @@ async def test_two_at_once_and_no_more(
 ) -> None:
     Played(monkeypatch, BEGINS + FLOOD)
     async with reader.stream("GET", "/export/dump"), reader.stream("GET", "/export/json/orders"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             refused = await grace.get("/export/csv/orders", params={"database": "shop"})
         assert error(refused)[:2] == (429, "too_many_streams")
         assert int(refused.headers["retry-after"]) > 0

@@ -14,6 +14,7 @@ import pytest
 
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.postgres import freezing
+from paddock.dumps.postgres import source as postgres_source
 from paddock.dumps.postgres.relations import Relation
 from paddock.dumps.postgres.source import PostgresSource
 from tests.dumps.postgres.conftest import Connection, Place
@@ -84,13 +85,23 @@ async def numbers(place: Place, whole: Any, format: Format, target: Place) -> li
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_while_every_table_changes(admin: Connection, source: Place, target: Place, format: Format) -> None:
+async def test_while_every_table_changes(
+    admin: Connection, source: Place, target: Place, format: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for table in TABLES:
         await admin.execute(f"CREATE TABLE {table} (made int, number int, filler text)")
         await admin.execute(f"INSERT INTO {table} SELECT -10 - n, 0, repeat('x', 900) FROM generate_series(1, 500) n")
-    writer = Writer(source)
+    writer, freeze, held = Writer(source), freezing.freeze, list[datetime]()
+
+    async def noted(*args: Any) -> Any:
+        snapshot = await freeze(*args)
+        held.append(await admin.fetchval("SELECT clock_timestamp()"))
+        return snapshot
+
+    monkeypatch.setattr(postgres_source, "freeze", noted)
     async with writer.writing():
         await writer.until(5)
+        started = await admin.fetchval("SELECT clock_timestamp()")
         frozen = await PostgresSource(source.settings()).open(format, DumpOptions(), DRAFT)
         try:
             await writer.until(len(writer.done) + 3)
@@ -104,10 +115,11 @@ async def test_while_every_table_changes(admin: Connection, source: Place, targe
     number = max(row[2] for row in found)
     state = [(table, made, number) for table in TABLES for made in (*range(-510, -10), number - 2, number - 1, number)]
     assert found == sorted(state)
-    # Everything that was committed by then is in it; what came two commits later is not.
+    # Everything that was committed by then is in it; what was begun when the snapshot was held is not.
     assert whole.point_in_time is not None
-    committed = sum(done <= whole.point_in_time for done in writer.done)
-    assert committed <= number <= committed + 1
+    assert sum(done <= whole.point_in_time for done in writer.done) <= number
+    assert number <= sum(done <= held[0] for done in writer.done) + 1
+    assert started <= whole.point_in_time <= held[0]
 
 
 async def test_a_table_emptied_while_its_lock_was_awaited_is_not_empty_by_mistake(
@@ -153,13 +165,13 @@ async def test_time_limits_of_the_login_end_nothing(admin: Connection, source: P
     )
     limits = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout")
     for limit in limits:
-        await admin.execute(f"ALTER ROLE reader IN DATABASE {source.name} SET {limit} = '300ms'")
+        await admin.execute(f"ALTER ROLE reader IN DATABASE {source.name} SET {limit} = '600ms'")
     await admin.execute(f"ALTER ROLE reader IN DATABASE {source.name} SET row_security = on")
 
     frozen = await PostgresSource(source.settings("reader")).open(format, DumpOptions(tables=["t"]), DRAFT)
     try:
         # Longer than any of them, with a statement under way that waits for its reader.
-        await admin.execute("SELECT pg_sleep(0.5)")
+        await admin.execute("SELECT pg_sleep(0.8)")
         whole = await read(frozen, format)
     finally:
         await frozen.close()

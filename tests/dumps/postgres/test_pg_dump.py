@@ -20,6 +20,7 @@ from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from tests.dumps.postgres.conftest import BIN, PASSWORD, Connection, Place
 from tests.dumps.postgres.dumping import DRAFT, dumped
 from tests.playing import until
+from tests.processes.running import alive
 
 
 def program(folder: Path, script: str) -> Path:
@@ -222,7 +223,7 @@ async def test_a_stream_that_ends_takes_a_silent_one_with_it(
     else:
         await syncing.end(child)
 
-    await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
+    await until(lambda: not alive(sleeper))
     await nobody_connected(admin)
 
 
@@ -239,12 +240,9 @@ async def test_a_place_that_is_not_the_next(admin: Connection, source: Place) ->
 
 async def nobody_connected(admin: Connection) -> None:
     """A backend ends a moment after its client."""
-    for _ in range(500):
-        left = await admin.fetchval(
+    async with asyncio.timeout(60):
+        while await admin.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
             " AND application_name LIKE 'paddock dump%'"
-        )
-        if not left:
-            return
-        await admin.execute("SELECT pg_sleep(0.01)")
-    raise AssertionError("a connection is left")
+        ):
+            await admin.execute("SELECT pg_sleep(0.01)")

@@ -7,12 +7,14 @@ import stat
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from paddock.dumps.model import DumpOptions
 from paddock.dumps.settings import SqliteDatabase
+from paddock.dumps.sqlite.copying import Copying
 from paddock.dumps.sqlite.source import SqliteSource
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from tests.dumps.sqlite.loading import dumped, loaded
@@ -42,7 +44,9 @@ def database(path: Path, rows: int = 10, mode: str = "wal") -> Path:
     return path
 
 
-async def test_a_dump_under_writers_is_one_state_and_the_stated_one(tmp_path: Path) -> None:
+async def test_a_dump_under_writers_is_one_state_and_the_stated_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every commit changes every table and bumps one counter; what was committed when is kept by the writer."""
     path = database(tmp_path / "busy.db", rows=20_000)
     committed: list[tuple[datetime, datetime, int]] = []
@@ -70,11 +74,19 @@ async def test_a_dump_under_writers_is_one_state_and_the_stated_one(tmp_path: Pa
         with more:
             assert more.wait_for(lambda: len(committed) >= count, timeout=60)
 
+    begin, held = Copying.begin, list[datetime]()
+
+    def noted(*args: Any, **kwargs: Any) -> Copying:
+        copying = begin(*args, **kwargs)
+        held.append(datetime.now(UTC))
+        return copying
+
+    monkeypatch.setattr(Copying, "begin", noted)
     writer = threading.Thread(target=write)
     writer.start()
     try:
         await asyncio.to_thread(wait_for, 5)
-        progress: list[int] = []
+        progress, started = list[int](), datetime.now(UTC)
 
         async def told(done: int, total: int) -> None:
             progress.append(done)
@@ -94,9 +106,10 @@ async def test_a_dump_under_writers_is_one_state_and_the_stated_one(tmp_path: Pa
     counter, rows = counters[0]
     assert counters == [(counter, rows)] * 3
     assert rows == 20_000 + counter
-    # All that had been committed at the stated time, and nothing that was begun a moment later.
+    # All that had been committed at the stated time, and nothing that was begun when the state was held.
+    assert started <= at <= held[0]
     assert counter >= max(number for _, after, number in committed if after <= at)
-    assert counter <= min((number for before, _, number in committed if before > at), default=counter + 2)
+    assert counter < min(number for before, _, number in committed if before > held[0])
     assert committed[-1][2] > counter
 
 
