@@ -110,7 +110,7 @@ async def passes(core: Core, clock: DatabaseClock, played: PlayedWorker, *attemp
     await played.beat(*attempts)
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 60) -> None:
     """What must come true soon; a test never sleeps for a fixed time."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  the condition is a state inside the core, which sets no event

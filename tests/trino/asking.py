@@ -43,7 +43,7 @@ class Noting:
 
 
 async def query_info(server: TrinoServer, query_id: str, user: str = "admin") -> dict[str, Any]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         answer = await client.get(f"{server.url}/v1/query/{query_id}", headers={"X-Trino-User": user})
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
@@ -51,6 +51,6 @@ async def query_info(server: TrinoServer, query_id: str, user: str = "admin") ->
 
 
 async def query_status(server: TrinoServer, query_id: str) -> int:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         answer = await client.get(f"{server.url}/v1/query/{query_id}", headers={"X-Trino-User": "admin"})
         return answer.status_code

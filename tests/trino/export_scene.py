@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 import httpx2
 import orjson
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from prometheus_client import CollectorRegistry
@@ -205,6 +206,15 @@ class TrinoScene(Scene):
 async def drained(stream: Stream) -> None:
     async for _ in stream.batches():
         pass
+
+
+def runners_of(parent: psutil.Process) -> list[psutil.Process]:
+    found = []
+    for process in parent.children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # others of this process's children come and go
+            if any("worker.runner" in part for part in process.cmdline()):
+                found.append(process)
+    return found
 
 
 def in_order(table: pa.Table, *columns: str) -> pa.Table:

@@ -15,7 +15,7 @@ from paddock.db.embedded import embedded_postgres
 from paddock.dumps.settings import PostgresDatabase
 from tests.dumps.postgres.conftest import PASSWORD, Connection
 from tests.dumps.postgres.dumping import dumped
-from tests.engines.postgres.conftest import free_port
+from tests.ports import free_ports
 from tests.processes.running import data_folder
 
 # The newest that is installed.
@@ -35,7 +35,7 @@ VALUES = [
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> AsyncIterator[PostgresDatabase]:
-    port = free_port()
+    [port] = free_ports(1)
     given = {"listen_addresses": "127.0.0.1", "port": str(port), "fsync": "off"}
     with data_folder() as data:
         async with embedded_postgres(data, pg_bin=DEBIAN[-1].parent, settings=given) as server:
