@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 import asyncpg
+import hypothesis
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
@@ -31,6 +32,12 @@ from tests.kinds import TEST_KINDS
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background so, and the processes that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# An example that takes long on a busy machine is no failure.
+hypothesis.settings.register_profile(
+    "paddock", hypothesis.settings.default, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("paddock")
 
 NUMBERS = count(1)
 REAL_CLOCK = (
