@@ -1,5 +1,8 @@
 """What tests ask of a Trino, past the client they test."""
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -30,6 +33,26 @@ async def make_schema(engine: TrinoEngine, name: str, query: Query = _NOTHING) -
     except InfrastructureError as problem:
         if "already exists" not in problem.message:
             raise
+
+
+@contextmanager
+def alone(server: TrinoServer) -> Iterator[None]:
+    """No other test process is here meanwhile: what they share is made once, and whole before anybody uses it."""
+    with (server.folder / "making.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+ROLES = [f"exporter{number}" for number in range(50)]
+
+
+async def make_roles(admin: TrinoEngine) -> None:
+    """`ROLES` of the catalog `hivesec`, granted to `lab`. To be called `alone`."""
+    query = Query("", role="admin")
+    made = {str(row[0]) for row in await admin.rows("SHOW ROLES FROM hivesec", query)}
+    for role in [role for role in ROLES if role not in made]:
+        await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
+        await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
 
 
 class Noting:

@@ -33,7 +33,7 @@ from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
 from tests.exports.crash_scene import Scene
 from tests.exports.crashing import PLAN
-from tests.trino.asking import make_schema
+from tests.trino.asking import alone, make_schema
 from tests.trino.server import TrinoServer
 
 T = TypeVar("T")
@@ -260,9 +260,10 @@ async def trino_scene(
             scene = TrinoScene(core, database, dsn, folder, config, trino, source)
             scene.plan()
             async with scene.admin() as engine:
-                for catalog in ("hive", "hive_s3"):
-                    await make_schema(engine, f"{catalog}.{SCHEMA}")
-                await engine.rows(MAKE_ENDLESS, Query(""))
+                with alone(trino):
+                    for catalog in ("hive", "hive_s3"):
+                        await make_schema(engine, f"{catalog}.{SCHEMA}")
+                    await engine.rows(MAKE_ENDLESS, Query(""))
             yield scene
         finally:
             await database.close()

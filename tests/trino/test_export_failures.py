@@ -132,7 +132,7 @@ async def test_an_engine_that_falls_silent_after_the_post(
 ) -> None:
     """Neither rows nor the end of the query can be had: that is no reason to forget how often it was tried."""
     bad.trouble = {"/page/0": [silence] * 3, "DELETE /page/0": [silence] * 100}
-    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad, 2)) as scene, scene.working(IMPATIENT):
+    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad, 1)) as scene, scene.working(IMPATIENT):
         job = await scene.failed(await scene.ask("SELECT n", engine="bad"))
 
         assert job.error_message == "Direct export failed after 2 retries: TimeoutError"

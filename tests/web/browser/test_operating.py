@@ -114,10 +114,14 @@ async def test_a_killed_worker_is_shown_with_what_it_held(person: Person, jobs: 
 
 
 async def test_a_kind_is_paused_its_backlog_grows_and_it_is_resumed(person: Person, jobs: Client) -> None:
+    # Those of other tests may still wait to be tried again.
+    left = {"kind": "probe_blocking", "status": "pending"}
+    wait_for("no job of this kind is left", lambda: not jobs.request("GET", "/api/jobs", params=left)["data"])
     page = await person("ops")
     await page.goto("/kinds")
     await settled(page)
     row = page.locator("#kind-probe_blocking")
+    await expect(row.locator("[data-name=Waiting]")).to_have_text("0", timeout=FIGURES_MS)
     await row.get_by_role("button", name="Pause").click()
     await expect(page.get_by_role("dialog")).to_contain_text("no pending jobs wait")
     await agree(page, "Pause", ODD)
