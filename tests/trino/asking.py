@@ -1,5 +1,6 @@
 """What tests ask of a Trino, past the client they test."""
 
+import asyncio
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,14 @@ async def query_info(server: TrinoServer, query_id: str, user: str = "admin") ->
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
         return found
+
+
+async def query_ended(server: TrinoServer, query_id: str) -> dict[str, Any]:
+    """What Trino says of it once it is over: to be told to stop is not yet to have stopped."""
+    async with asyncio.timeout(60):
+        while (info := await query_info(server, query_id))["state"] not in ("FINISHED", "FAILED"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return info
 
 
 async def query_status(server: TrinoServer, query_id: str) -> int:

@@ -211,7 +211,7 @@ async def test_a_poll_that_fails_keeps_the_schedule_of_polls(
 
 
 async def test_an_unload_whose_query_failed_starts_another_and_the_failure_counts(
-    trino: TrinoServer, bad: Misbehaving, tmp_path: Path, dsn: str
+    trino: TrinoServer, bad: Misbehaving, tmp_path: Path, dsn: str, clock: DatabaseClock
 ) -> None:
     unload = {"unload_catalog": "hive", "unload_schema": SCHEMA, "unload_location": "local:///flaky"}
     bad.error = {"errorName": "JDBC_ERROR", "errorType": "EXTERNAL", "message": "The source is away"}

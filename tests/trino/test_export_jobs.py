@@ -16,7 +16,7 @@ from paddock.jobs import rescuing
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import JobId, JsonObject
 from tests.conftest import DatabaseClock
-from tests.trino.asking import query_info, read
+from tests.trino.asking import query_ended, query_info, read
 from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET
 from tests.trino.export_scene import ENDLESS, PLANNED, SCHEMA, TrinoScene, in_order, trino_scene, until
 from tests.trino.server import TrinoServer
@@ -48,14 +48,15 @@ async def exact(scene: TrinoScene, export: Export, sql: str, *key: str) -> None:
 
 
 async def cancelled(scene: TrinoScene, query_id: str) -> None:
-    info = await query_info(scene.trino, query_id)
+    info = await query_ended(scene.trino, query_id)
     assert (info["state"], info["errorCode"]["name"]) == ("FAILED", "USER_CANCELED")
 
 
 # Unload.
 
 
-async def test_an_unload_is_polled_from_turn_to_turn(scene: TrinoScene) -> None:
+async def test_an_unload_is_polled_from_turn_to_turn(scene: TrinoScene, clock: DatabaseClock) -> None:
+    """The clock stands still: nothing is polled but what the test asks for."""
     scene.plan("hold started 1")
     async with scene.working(PLANNED):
         export = await scene.ask(ORDERS, mode="unload")
@@ -141,7 +142,7 @@ async def test_a_worker_killed_while_it_polls_and_another_polls_on(scene: TrinoS
     assert [query["queryId"] for query in await scene.unloads()] == [unload["queryId"]]
 
 
-async def test_a_cancelled_unload_stops_its_query_and_leaves_nothing(scene: TrinoScene) -> None:
+async def test_a_cancelled_unload_stops_its_query_and_leaves_nothing(scene: TrinoScene, clock: DatabaseClock) -> None:
     async with scene.working():
         export = await scene.ask(ENDLESS, mode="unload")
         saved = (await scene.submitted(export)).saved

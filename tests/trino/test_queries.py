@@ -11,7 +11,7 @@ import pytest
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.trino.engine import TrinoEngine
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from tests.trino.asking import Noting, query_info, query_status, read
+from tests.trino.asking import Noting, query_ended, query_status, read
 from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET
 from tests.trino.conftest import MakeEngine
 from tests.trino.server import TrinoServer
@@ -225,7 +225,7 @@ async def test_leaving_early_cancels_at_the_server(trino: TrinoServer, engine_of
         async for _ in stream.batches():
             break
 
-    info = await query_info(trino, noting.handle["query_id"])
+    info = await query_ended(trino, noting.handle["query_id"])
     assert (info["state"], info["errorCode"]["name"]) == ("FAILED", "USER_CANCELED")
 
 
