@@ -10,7 +10,7 @@ from paddock.jobs import rescuing
 from tests.conftest import DatabaseClock
 from tests.exports.crash_scene import BACKWARDS, Scene, engine_children, kills, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def test_cancelled_while_it_streams(scene: Scene) -> None:

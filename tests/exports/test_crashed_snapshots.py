@@ -14,7 +14,7 @@ from paddock.jobs.model import Group
 from paddock.storage.store import open_store
 from tests.exports.crash_scene import Scene, read_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 MAPPING = {
     "nodes": [

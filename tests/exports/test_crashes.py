@@ -25,7 +25,7 @@ from tests.exports.crash_scene import BACKWARDS, Scene, kills, scene_in, until
 from tests.storage.servers import Server
 from tests.storage.servers import s3_server as s3_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(

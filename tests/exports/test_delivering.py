@@ -77,6 +77,7 @@ async def test_a_control_plane_that_cannot_look_leaves_it_to_the_job(
     for name, value in s3_server.environ.items():
         monkeypatch.setenv(name, value)
     workshop, target = on_s3(s3_server, tmp_path), Target(name="lake", prefix="orders")
+    monkeypatch.setattr(taken, "LOOK_SECONDS", 60)
     await workshop.destination("lake").put("orders/x", b"")
     assert (await taken._look(target, workshop.config)).used
 

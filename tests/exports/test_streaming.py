@@ -59,7 +59,7 @@ class Long:
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         self.reserved = self._workshop.memory.used
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             self.told = await self._line.reports.get()
         yield pa.record_batch([pa.array([1], pa.int64())], schema=SCHEMA)
 

@@ -343,7 +343,7 @@ class TestValidate:
 
     async def _claimed(self, played: PlayedWorker, n: int) -> dict[str, Attempt]:
         found: dict[str, Attempt] = {}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(found) < n:
                 claimed = await played.claim("describe", wait=1)
                 found |= {asked(attempt)["sql"]: attempt for attempt in claimed}

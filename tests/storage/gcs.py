@@ -84,7 +84,7 @@ def _create_bucket(backend: str) -> None:
     body = json.dumps({"name": BUCKET}).encode()
     request = urllib.request.Request(f"{backend}/storage/v1/b", data=body, headers={"Content-Type": "application/json"})
     try:
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
     except urllib.error.HTTPError as answer:
         answer.close()
         if answer.code != 409:  # there since the server ran here before

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.components import azurite
+from tests.ports import free_ports
 
 START_SECONDS = 60
 BUCKET = "lake"
@@ -59,14 +59,6 @@ class Server:
             if process is not None:
                 process.kill()
                 process.wait()
-
-
-def free_ports(number: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for taken in sockets:
-            taken.bind(("127.0.0.1", 0))
-        return [taken.getsockname()[1] for taken in sockets]
 
 
 def aws_environ(endpoint: str, secret: str = "testsecret", key: str = "test") -> dict[str, str]:
@@ -122,7 +114,7 @@ def moto() -> Iterator[Server]:
         command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(place.ports[0])]
         with started(command, {}, place.folder) as process:
             wait_until(process, lambda: answers(endpoint))
-            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=10).close()
+            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=60).close()
             yield Server(f"s3://{BUCKET}/exports", endpoint, aws_environ(endpoint), process)
 
 
@@ -231,7 +223,7 @@ def _create_container(endpoint: str) -> None:
     headers = {"x-ms-date": date, "x-ms-version": version, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
     request = urllib.request.Request(f"{endpoint}/{BUCKET}?restype=container", method="PUT", headers=headers)
     try:
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
     except urllib.error.HTTPError as answer:
         answer.close()
         if answer.code != 409:  # there since the server ran here before

@@ -151,10 +151,10 @@ async def test_a_link_reads_one_object_for_a_while(store: Store, key: str) -> No
         assert link is None
         return
     assert link is not None
-    with urllib.request.urlopen(link, timeout=10) as answer:
+    with urllib.request.urlopen(link, timeout=60) as answer:
         assert answer.read() == b"content"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(link.replace(quote(key), "secret"), timeout=10)
+        urllib.request.urlopen(link.replace(quote(key), "secret"), timeout=60)
     assert refused.value.code == 403
     refused.value.close()
 

@@ -20,7 +20,7 @@ async def test_what_a_future_does_not_take_is_raised_all_the_same(
     on_thread: Callable[..., Coroutine[Any, Any, int]],
 ) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(on_thread(next, iter([])), 10)
+        await asyncio.wait_for(on_thread(next, iter([])), 60)
 
 
 @pytest.mark.parametrize("on_thread", [on_cpu, change_on_io])

@@ -1,5 +1,9 @@
 """What tests ask of a Trino, past the client they test."""
 
+import asyncio
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -32,6 +36,26 @@ async def make_schema(engine: TrinoEngine, name: str, query: Query = _NOTHING) -
             raise
 
 
+@contextmanager
+def alone(server: TrinoServer) -> Iterator[None]:
+    """No other test process is here meanwhile: what they share is made once, and whole before anybody uses it."""
+    with (server.folder / "making.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+ROLES = [f"exporter{number}" for number in range(50)]
+
+
+async def make_roles(admin: TrinoEngine) -> None:
+    """`ROLES` of the catalog `hivesec`, granted to `lab`. To be called `alone`."""
+    query = Query("", role="admin")
+    made = {str(row[0]) for row in await admin.rows("SHOW ROLES FROM hivesec", query)}
+    for role in [role for role in ROLES if role not in made]:
+        await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
+        await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
+
+
 class Noting:
     """A `started` that remembers."""
 
@@ -43,14 +67,22 @@ class Noting:
 
 
 async def query_info(server: TrinoServer, query_id: str, user: str = "admin") -> dict[str, Any]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         answer = await client.get(f"{server.url}/v1/query/{query_id}", headers={"X-Trino-User": user})
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
         return found
 
 
+async def query_ended(server: TrinoServer, query_id: str) -> dict[str, Any]:
+    """What Trino says of it once it is over: to be told to stop is not yet to have stopped."""
+    async with asyncio.timeout(60):
+        while (info := await query_info(server, query_id))["state"] not in ("FINISHED", "FAILED"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return info
+
+
 async def query_status(server: TrinoServer, query_id: str) -> int:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         answer = await client.get(f"{server.url}/v1/query/{query_id}", headers={"X-Trino-User": "admin"})
         return answer.status_code

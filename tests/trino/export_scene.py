@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 import httpx2
 import orjson
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from prometheus_client import CollectorRegistry
@@ -32,7 +33,7 @@ from paddock.worker.settings import Settings
 from paddock.worker.supervisor import Worker
 from tests.exports.crash_scene import Scene
 from tests.exports.crashing import PLAN
-from tests.trino.asking import make_schema
+from tests.trino.asking import alone, make_schema
 from tests.trino.server import TrinoServer
 
 T = TypeVar("T")
@@ -207,6 +208,15 @@ async def drained(stream: Stream) -> None:
         pass
 
 
+def runners_of(parent: psutil.Process) -> list[psutil.Process]:
+    found = []
+    for process in parent.children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # others of this process's children come and go
+            if any("worker.runner" in part for part in process.cmdline()):
+                found.append(process)
+    return found
+
+
 def in_order(table: pa.Table, *columns: str) -> pa.Table:
     return table.sort_by([(column, "ascending") for column in columns]).combine_chunks()
 
@@ -250,9 +260,10 @@ async def trino_scene(
             scene = TrinoScene(core, database, dsn, folder, config, trino, source)
             scene.plan()
             async with scene.admin() as engine:
-                for catalog in ("hive", "hive_s3"):
-                    await make_schema(engine, f"{catalog}.{SCHEMA}")
-                await engine.rows(MAKE_ENDLESS, Query(""))
+                with alone(trino):
+                    for catalog in ("hive", "hive_s3"):
+                        await make_schema(engine, f"{catalog}.{SCHEMA}")
+                    await engine.rows(MAKE_ENDLESS, Query(""))
             yield scene
         finally:
             await database.close()

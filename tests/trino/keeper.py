@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,22 +17,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.ports import free_ports
 from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET, Ports, write_configuration
 from tests.trino.fetching import trino_home
 
 START_SECONDS = 300
 HEAP = "1536M"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def die_with_parent() -> None:
@@ -42,11 +31,12 @@ def die_with_parent() -> None:
 
 def start_s3(folder: Path, port: int) -> "subprocess.Popen[bytes]":
     folder.mkdir(parents=True, exist_ok=True)
-    others = iter(free_ports(7))
+    others = iter(free_ports(9))
     weed = Path(sys.executable).with_name("weed")
     command = [
         str(weed), "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-bucket={BUCKET}",
         f"-s3.port={port}", f"-s3.port.grpc={next(others)}",
+        f"-s3.port.iceberg={next(others)}", f"-s3.port.lance={next(others)}",
         f"-master.port={next(others)}", f"-master.port.grpc={next(others)}",
         f"-volume.port={next(others)}", f"-volume.port.grpc={next(others)}",
         f"-filer.port={next(others)}", f"-filer.port.grpc={next(others)}",

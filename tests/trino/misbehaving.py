@@ -49,7 +49,7 @@ class Misbehaving:
         return f"http://127.0.0.1:{self.port}"
 
     def settings(self, **changes: Any) -> TrinoSettings:
-        given = {"url": self.url, "user": "lab", "requires_role": False, "patience_seconds": 5}
+        given = {"url": self.url, "user": "lab", "requires_role": False, "patience_seconds": 30}
         return TrinoSettings.model_validate(given | changes)
 
     def count(self, method: str, path: str) -> int:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from paddock.engines.engine import Query
 from paddock.exports.plain import Export
+from tests.trino.asking import ROLES, alone, make_roles
 from tests.trino.export_scene import ENDLESS, TrinoScene, trino_scene, until
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROLES = [f"exporter{number}" for number in range(50)]
 TINY = 500
 
 
@@ -23,15 +22,6 @@ async def scene(trino: TrinoServer, tmp_path: Path, dsn: str) -> AsyncIterator[T
     secured = {**usual, "requires_role": True, "role_catalog": "hivesec"}
     async with trino_scene(trino, tmp_path, dsn, many=usual, secured=secured) as opened:
         yield opened
-
-
-async def grant(scene: TrinoScene) -> None:
-    async with scene.admin(user="admin", role_catalog="hivesec") as admin:
-        query = Query("", role="admin")
-        made = {str(row[0]) for row in await admin.rows("SHOW ROLES FROM hivesec", query)}
-        for role in [role for role in ROLES if role not in made]:
-            await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
-            await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
 
 
 async def all_completed(scene: TrinoScene, exports: list[Export], seconds: float = 300) -> list[Export]:
@@ -45,7 +35,9 @@ async def all_completed(scene: TrinoScene, exports: list[Export], seconds: float
 
 
 async def test_fifty_jobs_with_fifty_roles_at_once_and_each_query_has_its_own(scene: TrinoScene) -> None:
-    await grant(scene)
+    async with scene.admin(user="admin", role_catalog="hivesec") as admin:
+        with alone(scene.trino):
+            await make_roles(admin)
     async with scene.working(concurrency=50):
         exports = [
             await scene.ask(f"SELECT {number} AS n", engine="secured", role=role) for number, role in enumerate(ROLES)

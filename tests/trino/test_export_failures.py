@@ -12,7 +12,7 @@ import pytest
 
 from paddock.jobs.model import Job
 from tests.conftest import DatabaseClock
-from tests.trino.export_scene import ENDLESS, IMPATIENT, PLANNED, SCHEMA, TrinoScene, trino_scene, until
+from tests.trino.export_scene import ENDLESS, IMPATIENT, PLANNED, SCHEMA, TrinoScene, runners_of, trino_scene, until
 from tests.trino.misbehaving import QUERY, Misbehaving, silence, status
 from tests.trino.server import TrinoServer
 
@@ -22,8 +22,7 @@ MISSING = "Missing use case ID (X-Use-Case-Id header required)"
 
 
 def runners() -> set[int]:
-    found = psutil.Process().children()
-    return {process.pid for process in found if any("worker.runner" in part for part in process.cmdline())}
+    return {process.pid for process in runners_of(psutil.Process())}
 
 
 async def test_what_trino_refuses_fails_for_good_and_the_worker_lives_on(
@@ -115,7 +114,7 @@ async def test_an_engine_that_never_answers(trino: TrinoServer, tmp_path: Path, 
 
 async def test_an_engine_that_answers_the_third_time(trino: TrinoServer, tmp_path: Path, dsn: str) -> None:
     door = Door(trino, 2)
-    async with behind(door, tmp_path, dsn, trino, 5) as scene:
+    async with behind(door, tmp_path, dsn, trino, 10) as scene:
         done = await scene.completed(await scene.ask("SELECT name FROM nation", engine="slow"))
 
         assert door.swallowed == 2
@@ -123,8 +122,9 @@ async def test_an_engine_that_answers_the_third_time(trino: TrinoServer, tmp_pat
         assert (await scene.job(done.job_id)).turn_count == 1
 
 
-def misbehaves(bad: Misbehaving) -> dict[str, object]:
-    return {"url": bad.url, "request_timeout_seconds": 0.5, "patience_seconds": 0.2, "encodings": []}
+def misbehaves(bad: Misbehaving, timeout: float = 60) -> dict[str, object]:
+    """A timeout is for those that wait for silence: whoever answers may be slow."""
+    return {"url": bad.url, "request_timeout_seconds": timeout, "patience_seconds": 0.2, "encodings": []}
 
 
 async def test_an_engine_that_falls_silent_after_the_post(
@@ -132,7 +132,7 @@ async def test_an_engine_that_falls_silent_after_the_post(
 ) -> None:
     """Neither rows nor the end of the query can be had: that is no reason to forget how often it was tried."""
     bad.trouble = {"/page/0": [silence] * 3, "DELETE /page/0": [silence] * 100}
-    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad)) as scene, scene.working(IMPATIENT):
+    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad, 1)) as scene, scene.working(IMPATIENT):
         job = await scene.failed(await scene.ask("SELECT n", engine="bad"))
 
         assert job.error_message == "Direct export failed after 2 retries: TimeoutError"
@@ -144,7 +144,7 @@ async def test_a_query_that_cannot_be_stopped_holds_up_no_later_turn(
 ) -> None:
     bad.pages = [[[1]]]
     bad.trouble = {"DELETE /page/0": [silence] * 100}
-    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad)) as scene, scene.working(PLANNED):
+    async with trino_scene(trino, tmp_path, dsn, bad=misbehaves(bad, 2)) as scene, scene.working(PLANNED):
         scene.plan("kill started 1")
         export = await scene.ask("SELECT n", engine="bad")
         await scene.dead(export, 1)
@@ -211,7 +211,7 @@ async def test_a_poll_that_fails_keeps_the_schedule_of_polls(
 
 
 async def test_an_unload_whose_query_failed_starts_another_and_the_failure_counts(
-    trino: TrinoServer, bad: Misbehaving, tmp_path: Path, dsn: str
+    trino: TrinoServer, bad: Misbehaving, tmp_path: Path, dsn: str, clock: DatabaseClock
 ) -> None:
     unload = {"unload_catalog": "hive", "unload_schema": SCHEMA, "unload_location": "local:///flaky"}
     bad.error = {"errorName": "JDBC_ERROR", "errorType": "EXTERNAL", "message": "The source is away"}

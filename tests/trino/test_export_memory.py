@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from paddock.jobs.model import Job
-from tests.trino.export_scene import trino_scene, until
+from tests.trino.export_scene import runners_of, trino_scene, until
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -19,9 +19,7 @@ LARGE = 10_000_000
 
 def runner_memory() -> int:
     """Of the one runner that this test's worker has."""
-    [runner] = [
-        process for process in psutil.Process().children() if any("worker.runner" in part for part in process.cmdline())
-    ]
+    [runner] = runners_of(psutil.Process())
     return int(runner.memory_info().rss)
 
 
@@ -45,13 +43,12 @@ async def test_ten_million_rows_in_the_memory_of_one(trino: TrinoServer, tmp_pat
     assert done.rows == rows.num_rows == LARGE
     keys = pc.add(pc.multiply(rows["orderkey"], 8), pc.cast(rows["linenumber"], "int64"))
     assert pc.count_distinct(keys).as_py() == LARGE
-    second, last = (middle(seen, tenth) for tenth in (1, 9))
+    early, late = middle(seen, 0.1, 0.25), middle(seen, 0.9, 1)
     course = [(rows, memory >> 20) for rows, memory in seen[:: len(seen) // 50 + 1]]
     # Allocators go up and down by a third; rows that piled up would make it several times as much.
-    assert last <= 1.6 * second, course
+    assert late <= 1.6 * early, course
 
 
-def middle(seen: Sequence[tuple[int, int]], tenth: int) -> float:
-    """What the runner had while this tenth of the rows was being written: a moment's peak says nothing."""
-    step = LARGE // 10
-    return statistics.median(memory for rows, memory in seen if tenth * step <= rows <= (tenth + 1) * step)
+def middle(seen: Sequence[tuple[int, int]], begin: float, end: float) -> float:
+    """What the runner had while this part of the rows was being written: a moment's peak says nothing."""
+    return statistics.median(memory for rows, memory in seen if begin * LARGE <= rows <= end * LARGE)

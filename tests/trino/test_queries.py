@@ -11,7 +11,7 @@ import pytest
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.trino.engine import TrinoEngine
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from tests.trino.asking import Noting, query_info, query_status, read
+from tests.trino.asking import Noting, query_ended, query_status, read
 from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET
 from tests.trino.conftest import MakeEngine
 from tests.trino.server import TrinoServer
@@ -95,8 +95,10 @@ async def test_acknowledged_segments_are_gone(trino: TrinoServer, engine_of: Mak
 
     segments = [url for url in seen if str(trino.ports.s3) in url]
     assert len(segments) == len([url for url in seen if "/ack/" in url]) >= 2
-    listed = await stored(trino)
-    assert not [url for url in segments if urlsplit(url).path.rsplit("/", 1)[1] in listed]
+    names = [urlsplit(url).path.rsplit("/", 1)[1] for url in segments]
+    async with asyncio.timeout(60):
+        while any(name in listed for listed in [await stored(trino)] for name in names):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_no_rows_have_columns_all_the_same(engine: TrinoEngine) -> None:
@@ -223,7 +225,7 @@ async def test_leaving_early_cancels_at_the_server(trino: TrinoServer, engine_of
         async for _ in stream.batches():
             break
 
-    info = await query_info(trino, noting.handle["query_id"])
+    info = await query_ended(trino, noting.handle["query_id"])
     assert (info["state"], info["errorCode"]["name"]) == ("FAILED", "USER_CANCELED")
 
 

@@ -8,12 +8,14 @@ import httpx2
 import pytest
 
 from paddock.engines.engine import Query
+from paddock.engines.trino import client
 from paddock.engines.trino.engine import Lost, TrinoEngine, Unloading
 from paddock.jobs.errors import TransientResourceError
+from tests.ports import free_ports
 from tests.trino.asking import Noting, read
 from tests.trino.configuring import Ports
 from tests.trino.fetching import trino_home
-from tests.trino.keeper import free_ports, start_trino, stop
+from tests.trino.keeper import start_trino, stop
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -32,10 +34,10 @@ class Own:
         self.process = start_trino(self.server.folder, self.home, self.server.ports)
 
     async def ready(self) -> None:
-        async with httpx2.AsyncClient() as client, asyncio.timeout(200):
+        async with httpx2.AsyncClient() as asking, asyncio.timeout(200):
             while True:
                 try:
-                    answer = await client.get(f"{self.server.url}/v1/info")
+                    answer = await asking.get(f"{self.server.url}/v1/info")
                     if answer.json().get("starting") is False:
                         return
                 except httpx2.HTTPError:
@@ -50,13 +52,16 @@ def own(tmp_path: Path) -> Iterator[Own]:
     stop(own.process)
 
 
-async def test_a_server_that_starts_runs_and_is_restarted(own: Own) -> None:
+async def test_a_server_that_starts_runs_and_is_restarted(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = own.server.settings(
         encodings=[], patience_seconds=200, unload_catalog="hive", unload_schema="unloads", user="lab"
     )
     engine = TrinoEngine("own", settings)
     try:
-        codes = await _ask_until_it_answers(engine)
+        with monkeypatch.context() as impatient:
+            # So as not to sleep through the moment between away and ready.
+            impatient.setattr(client, "POST_PATIENCE", 0)
+            codes = await _ask_until_it_answers(engine)
         # Away first, then there but not ready: both are tried again by the job.
         assert codes <= {"engine_unavailable", "server_starting_up", "no_nodes_available"}
         assert "server_starting_up" in codes
@@ -94,5 +99,6 @@ async def _ask_until_it_answers(engine: TrinoEngine) -> set[str]:
                 await read(engine, "SELECT 1")
             except TransientResourceError as problem:
                 codes.add(problem.code)
+                await asyncio.sleep(0.05)
             else:
                 return codes

@@ -6,44 +6,39 @@ import pytest
 
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.trino.engine import TrinoEngine
-from tests.trino.asking import Noting, make_schema, query_info, read
+from tests.trino.asking import ROLES, Noting, alone, make_roles, make_schema, query_info, read
 from tests.trino.conftest import MakeEngine
 from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-COUNT = 50
-
 
 @pytest.fixture
-async def secured(engine_of: MakeEngine) -> TrinoEngine:
+async def secured(trino: TrinoServer, engine_of: MakeEngine) -> TrinoEngine:
     """A catalog with real roles, `exporter0` and more, granted to `lab`."""
     admin = engine_of(user="admin", role_catalog="hivesec", client_tags=["admin"])
     query = Query("", role="admin")
-    made = {str(row[0]) for row in await admin.rows("SHOW ROLES FROM hivesec", query)}
-    wanted = [f"exporter{number}" for number in range(COUNT)]
-    for role in [role for role in wanted if role not in made]:
-        await admin.rows(f"CREATE ROLE {role} IN hivesec", query)
-        await admin.rows(f"GRANT {role} TO USER lab IN hivesec", query)
-    await make_schema(admin, "hivesec.s", query)
-    await admin.rows("CREATE TABLE IF NOT EXISTS hivesec.s.t AS SELECT 1 AS n", query)
-    await admin.rows("GRANT SELECT ON hivesec.s.t TO ROLE exporter0", query)
+    with alone(trino):
+        await make_roles(admin)
+        await make_schema(admin, "hivesec.s", query)
+        await admin.rows("CREATE TABLE IF NOT EXISTS hivesec.s.t AS SELECT 1 AS n", query)
+        await admin.rows("GRANT SELECT ON hivesec.s.t TO ROLE exporter0", query)
     return engine_of(requires_role=True, role_catalog="hivesec")
 
 
 async def test_fifty_roles_at_once_and_each_query_has_its_own(trino: TrinoServer, secured: TrinoEngine) -> None:
-    notings = [Noting() for _ in range(COUNT)]
+    notings = [Noting() for _ in ROLES]
 
     await asyncio.gather(
         *(
-            read(secured, f"SELECT {number} AS n", noting, role=f"exporter{number}", job=f"job-{number}")
+            read(secured, f"SELECT {number} AS n", noting, role=ROLES[number], job=f"job-{number}")
             for number, noting in enumerate(notings)
         )
     )
 
     for number, noting in enumerate(notings):
         session = (await query_info(trino, noting.handle["query_id"]))["session"]
-        assert session["catalogRoles"] == {"hivesec": {"type": "ROLE", "role": f"exporter{number}"}}
+        assert session["catalogRoles"] == {"hivesec": {"type": "ROLE", "role": ROLES[number]}}
         assert session["user"] == "lab"
         assert session["clientTags"] == ["graph-olap-export"]
         assert session["source"] == "graph-olap-export-worker"

@@ -36,7 +36,7 @@ async def numbers(engine: TrinoEngine) -> list[int]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  the other side sets no event
             await asyncio.sleep(0.005)
 
@@ -236,9 +236,8 @@ async def test_so_many_segments_are_fetched_at_a_time_and_no_more(
             nonlocal at_once, highest
             at_once += 1
             highest = max(highest, at_once)
-            # All that may be on their way arrive before the first is answered.
-            for _ in range(20):
-                await asyncio.sleep(0)
+            # All that may be on their way arrive before the first is answered, and then some time for one too many.
+            await until(lambda: highest >= most)
             await asyncio.sleep(0.02)
             at_once -= 1
             return web.Response(body=store.segments[path])

@@ -12,7 +12,7 @@ from paddock.engines.trino.types import TYPES, TrinoColumn, column_of, wrap
 from tests.trino.server import TrinoServer
 from tests.trino.test_decoding import plainly
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HEADERS = {"X-Trino-User": "lab", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
 UUID = bytes.fromhex("12151fd2758611e98f9e2a86e4085a59")

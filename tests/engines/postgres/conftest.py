@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from paddock.db.embedded import embedded_postgres
 from paddock.engines.postgres.engine import PostgresEngine
 from paddock.engines.settings import PostgresSettings
 from tests.conftest import Server
+from tests.ports import free_ports
 
 PASSWORD = "correct horse battery staple"
 SETUP = f"""
@@ -29,17 +29,11 @@ CREATE ROLE replicator LOGIN REPLICATION PASSWORD '{PASSWORD}';
 """
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
 class Shop(Server):
     """`dsn` is the superuser's, by socket."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self.pid = 0
         super().__init__()
 

@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value) if hasattr(value, "hex") else value
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(tables())
 async def test_any_table_reads_back_equal(
     engine: PostgresEngine, admin: Any, table: tuple[list[str], list[tuple[Any, ...]]]

@@ -272,6 +272,6 @@ async def _gone(table: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 
 async def _until(table: "asyncpg.Connection[asyncpg.Record]", sql: str, wanted: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await table.fetchval(sql) != wanted:
             await table.fetchval("SELECT pg_sleep(0.02)")

@@ -63,7 +63,7 @@ async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> 
 async def test_a_certificate_is_verified_by_the_given_authority(shop: Shop, admin: object, tmp_path: Path) -> None:
     key, certificate = _certificate(tmp_path, "server")
     _, stranger = _certificate(tmp_path, "stranger")
-    async with asyncio.timeout(30), Encrypting(shop.port, key, certificate) as port:
+    async with asyncio.timeout(60), Encrypting(shop.port, key, certificate) as port:
         url = f"postgresql://reader@127.0.0.1:{port}/paddock"
         sql = "SELECT 1.5::numeric(3,1) AS n, repeat('x', 100) FROM generate_series(1, 100000)"
         found = await read(PostgresEngine("shop", settings_for(shop, tmp_path, url=url, ca_file=certificate)), sql)

@@ -24,7 +24,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from paddock.client import Client
 from tests.processes.running import Up, data_folder, running_up
@@ -37,6 +37,9 @@ ROLES = ("analyst", "ops", "admin")
 # Whose work they see: `ada` is an analyst and sees what was made with the token `jobs_of_ada`.
 OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
 HEIGHTS = {1280: 800, 400: 800}
+# As long as Playwright waits for what is done to a page: a busy machine is slow. And not so long that a page whose
+# stream has died would have found out by itself (SILENCE_MS of live.js).
+expect.set_options(timeout=30_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)  # before the one of auto mode
 
 

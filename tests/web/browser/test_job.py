@@ -1,13 +1,21 @@
 """The page of one job, watched: it finishes, its worker dies, it is cancelled and run again, it holds hostile text."""
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
 
 import pytest
 from playwright.async_api import Page, expect
 
 from paddock.client import Client
+from paddock.jobs import wire
+from tests.conftest import Server
+from tests.playing import Attempt, PlayedWorker, submit, worker
 from tests.processes.running import Up, until_status
 from tests.web.browser.conftest import Person, axe, fits, make_token, resting, settled, shot
+from tests.web.browser.test_operating import own_paddock
 
 HOSTILE = '<script>xss=1</script><img src=x onerror="xss=1"> \u202eרע 🐎 ' + "long" * 60
 
@@ -20,55 +28,86 @@ async def top_of(page: Page, selector: str) -> float:
     return float(await page.evaluate("(s) => document.querySelector(s).getBoundingClientRect().top", selector))
 
 
-async def test_a_job_is_watched_to_its_end_without_a_reload(person: Person, jobs: Client) -> None:
-    id = jobs.submit("probe", {"progress": 60, "sleep_seconds": 12, "log_lines": 200, "result": {"rows": 3}})["id"]
-    until_status(jobs, id, "claimed")
-    page = await person("ops")
-    await page.goto(f"/jobs/{id}")
-    await settled(page)
-    await page.evaluate("window.stayed = true")
-    await expect(page.locator(".progress-card progress")).to_be_visible(timeout=15_000)
-    await expect(page.locator("#log-lines")).to_contain_text("number=199", timeout=15_000)
-    place, width = await top_of(page, "#log"), await width_of_running(page)
-    percent = await page.locator(".progress-card").get_attribute("data-percent")
+@asynccontextmanager
+async def moving_on(played: PlayedWorker, attempt: Attempt) -> AsyncIterator[None]:
+    """It tells how far it is, as a worker does, for as long as somebody looks."""
 
-    # It grows, moves on and says how long it takes; nothing below jumps.
-    await expect(page.locator(".progress-card")).not_to_have_attribute("data-percent", percent or "", timeout=15_000)
-    await expect(page.locator("[data-left]")).to_have_text(re.compile(r"^about .* left$"), timeout=15_000)
-    await page.wait_for_function(
-        "(was) => parseFloat(document.querySelector('.timeline [data-grows]').getAttribute('width')) > was", arg=width
-    )
-    assert await top_of(page, "#log") == place
-    await shot(page, "job-running")
+    async def tell() -> None:
+        for step in count(1):
+            await played.report(attempt, percent=min(step / 10, 99), step=step, steps=1000)
+            await asyncio.sleep(0.5)
 
-    # Whoever scrolls up in the log reads; the end is a click away.
-    follow = page.locator("[data-log-follow]")
-    await expect(follow).to_have_attribute("aria-pressed", "true")
-    await page.evaluate("document.getElementById('log-lines').scrollTop = 0")
-    await expect(follow).to_have_attribute("aria-pressed", "false")
-    await follow.click()
-    await page.wait_for_function(
-        "(() => { const log = document.getElementById('log-lines'); return log.scrollHeight - log.scrollTop - log.clientHeight < 24; })()"
-    )
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.wait([telling])
 
-    await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=30_000)
-    await expect(page.locator(".timeline [data-event=completed]")).to_have_count(1)
-    await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
-    await expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
-    assert await page.evaluate("window.stayed")
+
+async def test_a_job_is_watched_to_its_end_without_a_reload(person: Person, postgres: Server) -> None:
+    """The test is its worker: it runs until all of it was seen."""
+    async with own_paddock(postgres, "watched_job") as (core, address, secret):
+        [id] = await submit(core)
+        played = await worker(core)
+        attempt = await played.claim_one()
+        page = await person("nobody", base=address)
+        await page.goto(f"jobs/{id}")
+        await page.fill("input[name=token]", secret)
+        await page.click("main button")
+        await expect(page).to_have_url(f"{address}/jobs/{id}")
+        await settled(page)
+        await page.evaluate("window.stayed = true")
+        lines = "".join(f"2026-11-15T09:30:00.123Z info a line number={number}\n" for number in range(200))
+        await played.link.logs(
+            wire.Logs(items=[wire.LogItem(id=id, attempt_id=attempt.job.attempt_id, seq=1, lines=lines)])
+        )
+        async with moving_on(played, attempt):
+            await expect(page.locator(".progress-card progress")).to_be_visible()
+            await expect(page.locator("#log-lines")).to_contain_text("number=199")
+            place, width = await top_of(page, "#log"), await width_of_running(page)
+            percent = await page.locator(".progress-card").get_attribute("data-percent")
+
+            # It grows, moves on and says how long it takes; nothing below jumps.
+            await expect(page.locator(".progress-card")).not_to_have_attribute("data-percent", percent or "")
+            await expect(page.locator("[data-left]")).to_have_text(re.compile(r"^about .* left$"))
+            await page.wait_for_function(
+                "(was) => parseFloat(document.querySelector('.timeline [data-grows]').getAttribute('width')) > was",
+                arg=width,
+            )
+            assert await top_of(page, "#log") == place
+            await shot(page, "job-running")
+
+        # Whoever scrolls up in the log reads; the end is a click away.
+        follow = page.locator("[data-log-follow]")
+        await expect(follow).to_have_attribute("aria-pressed", "true")
+        await page.evaluate("document.getElementById('log-lines').scrollTop = 0")
+        await expect(follow).to_have_attribute("aria-pressed", "false")
+        await follow.click()
+        await page.wait_for_function(
+            "(() => { const log = document.getElementById('log-lines'); return log.scrollHeight - log.scrollTop - log.clientHeight < 24; })()"
+        )
+
+        assert await attempt.finish(result={"rows": 3}) == "accepted"
+        await expect(page.locator(".sentence .is-completed")).to_be_visible()
+        await expect(page.locator(".timeline [data-event=completed]")).to_have_count(1)
+        await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
+        await expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
+        assert await page.evaluate("window.stayed")
 
 
 async def test_a_killed_worker_is_seen_as_a_rescue_without_a_reload(person: Person, up: Up, jobs: Client) -> None:
-    id = jobs.submit("probe", {"progress": 20, "sleep_seconds": 6})["id"]
-    dead = until_status(jobs, id, "claimed")["claimed_by"]
+    id = resting(jobs, {"progress": 20, "sleep_seconds": 6})
     page = await person("ops")
     await page.goto(f"/jobs/{id}")
     await settled(page)
     await page.evaluate("window.stayed = true")
+    jobs.run_now(id)
+    dead = until_status(jobs, id, "claimed")["claimed_by"]
     up.child("worker").kill()
 
     rescue = page.locator(".timeline [data-event=rescued]")
-    await expect(rescue).to_have_count(1, timeout=40_000)
+    await expect(rescue).to_have_count(1, timeout=60_000)
     await expect(page.locator("#steps")).to_contain_text(f"{dead} was lost; given back")
     await expect(page.locator(".sentence .is-completed")).to_be_visible(timeout=60_000)
     assert await page.evaluate("window.stayed")
@@ -95,7 +134,7 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     id = jobs_of_ada.submit("probe", payload, tags=["nightly"])["id"]
     page = await person("analyst", width=400, theme="dark")
     await page.goto(f"/jobs/{id}")
-    await expect(page.get_by_role("button", name="Run now")).to_be_visible(timeout=15_000)
+    await expect(page.get_by_role("button", name="Run now")).to_be_visible()
     await settled(page)
     await axe(page)
     await fits(page)
@@ -103,11 +142,11 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     await expect(page.locator("#confirm-effect")).to_contain_text("A cleanup removes what it has begun.")
     await page.fill("#confirm-reason input", "wrong table")
     await page.click("#confirm button[value=yes]")
-    await expect(page.locator(".sentence")).to_contain_text("cancelled by ada", timeout=15_000)
+    await expect(page.locator(".sentence")).to_contain_text("cancelled by ada")
     await expect(page.locator(".sentence")).to_contain_text("wrong table")
     # The cleanup is a job of its own: its end is seen here all the same.
-    await expect(page.locator("#related")).to_contain_text("completed", timeout=30_000)
-    await expect(page.locator(".timeline .cleanup.tone-good")).to_have_count(1, timeout=30_000)
+    await expect(page.locator("#related")).to_contain_text("completed")
+    await expect(page.locator(".timeline .cleanup.tone-good")).to_have_count(1)
     await shot(page, "job-cancelled")
 
     await page.get_by_role("button", name="Run it again as a new job").click()
@@ -121,19 +160,25 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     jobs_of_ada.cancel(again[-36:])
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)])
-async def test_hostile_text_stays_text_and_the_page_reads_well(
-    person: Person, up: Up, jobs: Client, theme: str, width: int
-) -> None:
+@pytest.fixture(scope="session")
+def hostile(up: Up, jobs: Client) -> str:
+    """A job whose every text is markup, once it has failed."""
     payload = {"fail_transiently": 3, "fail": HOSTILE, "leave": HOSTILE[:100], "result": {HOSTILE: [HOSTILE]}}
-    id = jobs.submit("probe", payload, tags=[HOSTILE[:90], "nightly"])["id"]
+    id = str(jobs.submit("probe", payload, tags=[HOSTILE[:90], "nightly"])["id"])
     failed = jobs.wait(id, 60)
-    with Client(up.address["url"], make_token(jobs, "worker", f"log-{theme}-{width}")) as worker:
+    with Client(up.address["url"], make_token(jobs, "worker", "log")) as worker:
         lines = f"2026-11-15T09:30:00.123Z warning \x1b[31m{HOSTILE}\x1b[0m\n"
         item = {"id": id, "attempt_id": failed["ended_by"], "seq": 99, "lines": lines}
         worker.request("POST", "/internal/jobs/logs", body={"items": [item]})
+    return id
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)])
+async def test_hostile_text_stays_text_and_the_page_reads_well(
+    person: Person, hostile: str, theme: str, width: int
+) -> None:
     page = await person("admin", theme=theme, width=width)
-    await page.goto(f"/jobs/{id}")
+    await page.goto(f"/jobs/{hostile}")
     await settled(page)
     for place in (".sentence", "#log-lines", "#document-payload", "#facts"):
         await expect(page.locator(place)).to_contain_text("<script>xss=1</script>")
@@ -165,7 +210,7 @@ async def test_what_a_page_shows_is_copied_as_a_command_and_grows_when_it_fails(
     await expect(page.get_by_role("button", name="Copy as CLI: Retry it")).to_have_count(0)
     jobs.run_now(id)
     retry = page.get_by_role("button", name="Copy as CLI: Retry it")
-    await expect(retry).to_be_visible(timeout=15_000)
+    await expect(retry).to_be_visible()
     assert "jobs retry --server" in await copied("Copy as CLI: Retry it")
 
 

@@ -49,10 +49,10 @@ async def test_rows_change_in_place_and_new_ones_wait_behind_a_button(person: Pe
     jobs.submit("probe", WAITS, tags=["another"])
     new = [jobs.submit("probe", WAITS, tags=[tag])["id"] for _ in range(2)]
     jobs.run_now(ids[1])
-    await expect(page.locator(f"#job-{ids[1]} .is-completed")).to_be_visible(timeout=15_000)
+    await expect(page.locator(f"#job-{ids[1]} .is-completed")).to_be_visible()
     button = page.get_by_role("button", name="2 new: show them")
-    await expect(button).to_be_visible(timeout=15_000)
-    await expect(page.locator("#announcer")).to_have_text("2 new in this list", timeout=15_000)
+    await expect(button).to_be_visible()
+    await expect(page.locator("#announcer")).to_have_text("2 new in this list")
     assert await page.locator("#rows tbody tr").count() == 3
     assert await page.locator(f"#job-{ids[1]}").bounding_box() == top
     # A digit that grows by a pixel in a count is some millionths; a row that moved would be a hundredth or more.
@@ -86,7 +86,7 @@ async def test_a_change_told_before_the_script_of_the_list_has_loaded_is_not_mis
     await page.route("**/api/stream**", late_stream, times=1)
     await page.route("**/jobs.js", later_script)
     await page.goto(f"/jobs?tag={tag}", wait_until="commit")
-    await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+    await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible()
 
 
 async def test_an_empty_list_fills_by_itself(person: Person, jobs: Client, tag: str) -> None:
@@ -95,7 +95,7 @@ async def test_an_empty_list_fills_by_itself(person: Person, jobs: Client, tag: 
     await settled(page)
     await expect(page.get_by_text("No job matches.")).to_be_visible()
     id = jobs.submit("probe", WAITS, tags=[tag])["id"]
-    await expect(page.locator(f"#job-{id}")).to_be_visible(timeout=15_000)
+    await expect(page.locator(f"#job-{id}")).to_be_visible()
 
 
 async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_match_by_a_job(
@@ -139,8 +139,8 @@ async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_ma
     await shot(page, "jobs-matching")
     await page.get_by_role("textbox", name="Why?").fill("all of them are wrong")
     await page.get_by_role("button", name="Cancel 5 jobs").click()
-    await expect(page.locator("#bulk")).to_contain_text("Cancelled 5 jobs of 5 that matched", timeout=20_000)
-    await expect(page.locator("#rows .is-pending")).to_have_count(0, timeout=15_000)
+    await expect(page.locator("#bulk")).to_contain_text("Cancelled 5 jobs of 5 that matched")
+    await expect(page.locator("#rows .is-pending")).to_have_count(0)
     await axe(page)
     await shot(page, "jobs-bulk")
     await page.get_by_role("link", name="Put this message away").click()
@@ -165,7 +165,7 @@ async def test_several_are_run_now_or_retried_and_all_that_match_are_retried_by_
     await dialog.get_by_role("button", name="Run 2 now").click()
     await expect(page.get_by_role("status").filter(has_text="2 jobs are due now.")).to_be_visible()
     for id in later:
-        await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+        await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible()
 
     for id in failed[:2]:
         await page.locator(f"#job-{id} input[name=id]").check()
@@ -181,7 +181,7 @@ async def test_several_are_run_now_or_retried_and_all_that_match_are_retried_by_
     await page.get_by_role("link", name="Retry all that match…").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Retry 5 jobs?")
     await page.get_by_role("button", name="Retry 5 jobs").click()
-    await expect(page.locator("#bulk")).to_contain_text("Retried 3 jobs of 5 that matched", timeout=20_000)
+    await expect(page.locator("#bulk")).to_contain_text("Retried 3 jobs of 5 that matched")
     assert all(jobs.get(id)["retried_by"] for id in (failed[2], *new))
 
     await page.locator("summary", has_text="Download").click()
@@ -250,7 +250,7 @@ async def test_the_list_reads_well_whatever_is_in_it(
     page = await person("admin", theme=theme, width=width)
     await page.goto(f"/jobs?tag={tag}")
     await expect(page.locator(f"#job-{failed} .is-failed")).to_be_visible()
-    await expect(page.locator("#rows tr:has(.is-claimed) progress")).to_be_visible(timeout=20_000)
+    await expect(page.locator("#rows tr:has(.is-claimed) progress")).to_be_visible()
     heights = await page.eval_on_selector_all("#rows tbody tr", "rows => rows.map((row) => row.offsetHeight)")
     if width == 1280:
         assert max(heights) == min(heights) < 45, "one line each"
@@ -309,4 +309,4 @@ async def test_the_list_works_without_scripts_and_below_a_sub_path(
     await page.get_by_role("dialog").get_by_role("button", name="Run now").click()
     await expect(page.get_by_role("status").filter(has_text="1 job is due now.")).to_be_visible()
     await expect(page).to_have_url(f"{proxy.address}/jobs?tag={tag}")
-    await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible(timeout=15_000)
+    await expect(page.locator(f"#job-{id} .is-completed")).to_be_visible()

@@ -9,7 +9,7 @@ from paddock.client import Client
 from tests.web.browser.conftest import Person, axe, fits, settled, shot
 from tests.web.browser.proxy import Proxy
 
-LIVE_MS = 40_000  # a pass over the figures every 10 s, then the page's own turn
+LIVE_MS = 60_000  # a pass over the figures every 10 s, then the page's own turn
 
 
 async def test_what_goes_wrong_is_said_without_a_reload_and_marked_in_the_charts(
@@ -101,7 +101,7 @@ async def test_an_analyst_watches_their_own_work(person: Person, jobs_of_ada: Cl
     page = await person("analyst")
     await page.goto("/")
     await settled(page)
-    id = jobs_of_ada.submit("probe", {"progress": 50, "sleep_seconds": 60})["id"]
+    id = jobs_of_ada.submit("probe", {"progress": 500, "sleep_seconds": 600})["id"]
     row = page.locator(f"#job-{id}")
     await expect(row.locator("progress")).to_be_visible(timeout=LIVE_MS)
     await expect(page.locator(".verdict")).to_contain_text("running", timeout=LIVE_MS)

@@ -147,7 +147,7 @@ async def test_a_webhook_is_made_and_tried_out_live(person: Person, open_to_priv
         assert secret not in await page.content()
 
         await page.get_by_role("button", name="Send a test event").click()
-        await expect(page.locator(".trial")).to_contain_text("The receiver answered 204", timeout=20_000)
+        await expect(page.locator(".trial")).to_contain_text("The receiver answered 204")
         await expect(page.locator("#told tbody tr")).to_contain_text(["webhook.test"])
         [(headers, body)] = receiver.requests
         assert json.loads(body)["type"] == "webhook.test"
@@ -157,7 +157,7 @@ async def test_a_webhook_is_made_and_tried_out_live(person: Person, open_to_priv
 
     # Nobody listens there any more.
     await page.get_by_role("button", name="Send a test event").click()
-    await expect(page.locator(".trial")).to_contain_text("could not be reached", timeout=20_000)
+    await expect(page.locator(".trial")).to_contain_text("could not be reached")
     await expect(page.locator(".trial")).to_contain_text("Next try in")
     await page.goto("webhooks")
     await expect(page.get_by_role("row").filter(has_text="/hook")).to_contain_text("retrying")
@@ -185,14 +185,14 @@ async def test_failed_deliveries_are_sent_again_once_the_receiver_answers(person
             await page.goto("events?type=job.completed")
             await page.get_by_label("Token").fill(open_to_private.token)
             await page.keyboard.press("Enter")
-            await expect(page.locator("#rows")).to_contain_text("1 failed", timeout=20_000)
+            await expect(page.locator("#rows")).to_contain_text("1 failed")
             await axe(page)
             await page.locator("#rows").get_by_role("link", name="job.completed").first.click()
             await page.get_by_role("button", name="Redeliver the failed one").click()
             dialog = page.get_by_role("dialog")
             await expect(dialog).to_contain_text("Tell 1 webhook again?")
             await dialog.get_by_role("button", name="Redeliver").click()
-            await expect(page.locator("#deliveries")).to_contain_text("answered 204", timeout=20_000)
+            await expect(page.locator("#deliveries")).to_contain_text("answered 204")
             await expect(page.get_by_role("button", name="Redeliver the failed one")).to_have_count(0)
             await axe(page)
             await shot(page, "event")
