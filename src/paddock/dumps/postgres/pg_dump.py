@@ -33,8 +33,8 @@ _WORDS_BYTES = 16_000
 _END_SECONDS = 3.0
 # Between us and pg_dump, as a program of its own: Python code in a forked child of a process with threads can deadlock.
 # The kernel then kills it with us, also while it waits for the server and writes nothing that would fail. Too late where
-# we are gone already, hence the look at the parent. The number of the signal is told: to import `signal` takes as long
-# as all the rest of it.
+# we are gone already, hence the look at the parent. It is told the number of the signal: to import `signal` takes longer
+# than all else that it does.
 _LAUNCHER = f"""
 import ctypes, os, sys
 parent, *command = sys.argv[1:]
