@@ -54,8 +54,7 @@ class Running:
     def __init__(self, process: asyncio.subprocess.Process, pipe: int, secret: str | None) -> None:
         self._process = process
         self._pipe = _Pipe(pipe)
-        # Its read goes into the bytes that it answers with. Pieces put together cost as much as the reading once more:
-        # most of that for memory that the system gives anew for each.
+        # Its read goes straight into the bytes that it answers with: nothing is put together.
         self._file = io.BufferedReader(self._pipe, 1)
         self._secret = secret
         self._words = bytearray()
