@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
+import io
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from paddock.dumps.model import CHUNK_BYTES, DumpOptions, Format
@@ -30,12 +33,13 @@ _WORDS_BYTES = 16_000
 _END_SECONDS = 3.0
 # Between us and pg_dump, as a program of its own: Python code in a forked child of a process with threads can deadlock.
 # The kernel then kills it with us, also while it waits for the server and writes nothing that would fail. Too late where
-# we are gone already, hence the look at the parent.
-_LAUNCHER = """
-import ctypes, os, signal, sys
+# we are gone already, hence the look at the parent. It is told the number of the signal: to import `signal` takes longer
+# than all else that it does.
+_LAUNCHER = f"""
+import ctypes, os, sys
 parent, *command = sys.argv[1:]
 if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+    ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)}, 0, 0, 0)
 if os.getppid() != int(parent):
     sys.exit("whoever wanted the dump is gone")
 os.execv(command[0], command)
@@ -49,10 +53,11 @@ class Running:
 
     def __init__(self, process: asyncio.subprocess.Process, pipe: int, secret: str | None) -> None:
         self._process = process
-        self._pipe = pipe
+        self._pipe = _Pipe(pipe)
+        # Its read goes straight into the bytes that it answers with: nothing is put together.
+        self._file = io.BufferedReader(self._pipe, 1)
         self._secret = secret
         self._words = bytearray()
-        self._stopping = False
         self._listening = asyncio.create_task(self._listen())
 
     @property
@@ -60,12 +65,12 @@ class Running:
         return self._process.pid
 
     async def read(self, look: Callable[[bytes], None]) -> bytes:
-        """CHUNK_BYTES, less at the end; `look` is shown the pieces. Raises what pg_dump died of."""
+        """CHUNK_BYTES, less at the end; `look` is shown them on a thread. Raises what pg_dump died of."""
         filling = IO.submit(self._fill, look)
         try:
             data = await asyncio.shield(asyncio.wrap_future(filling))
         except asyncio.CancelledError:
-            self._stopping = True
+            self._pipe.stopping = True
             await ended(filling)
             raise
         if len(data) < CHUNK_BYTES:
@@ -74,26 +79,9 @@ class Running:
 
     def _fill(self, look: Callable[[bytes], None]) -> bytes:
         """On a thread: a turn of the loop for each pause would cost more than the reading."""
-        pieces: list[bytes] = []
-        missing = CHUNK_BYTES
-        while missing and not self._stopping:
-            try:
-                piece = os.read(self._pipe, min(missing, PIPE_BYTES))
-            except BlockingIOError:
-                self._wait()
-                continue
-            if not piece:
-                break
-            look(piece)
-            pieces.append(piece)
-            missing -= len(piece)
-        return b"".join(pieces)
-
-    def _wait(self) -> None:
-        waiting = select.poll()
-        waiting.register(self._pipe, select.POLLIN)
-        if waiting.poll(_LOOK_MILLISECONDS):
-            time.sleep(_PAUSE_SECONDS)
+        data = self._file.read(CHUNK_BYTES)
+        look(data)
+        return data
 
     async def close(self) -> None:
         """It is asked first: it then cancels at the server what the server would go on with."""
@@ -109,9 +97,7 @@ class Running:
                 with contextlib.suppress(ProcessLookupError):
                     self._process.kill()
             self._listening.cancel()
-            if self._pipe >= 0:
-                os.close(self._pipe)
-                self._pipe = -1
+            self._file.close()
             # Reaped by the loop's watcher, also if we are cancelled here.
             await self._process.wait()
 
@@ -131,6 +117,34 @@ class Running:
         while piece := await errors.read(_WORDS_BYTES):
             self._words += piece
             del self._words[:-_WORDS_BYTES]
+
+
+class _Pipe(io.RawIOBase):
+    """Our end of it, read when there is much in it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.stopping = False
+        self._filling = select.poll()
+        self._filling.register(descriptor, select.POLLIN)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Nothing at the end, or when somebody wants it to stop."""
+        while not self.stopping:
+            try:
+                return os.readv(self._descriptor, [buffer])
+            except BlockingIOError:
+                if self._filling.poll(_LOOK_MILLISECONDS):
+                    time.sleep(_PAUSE_SECONDS)
+        return 0
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 async def start(
