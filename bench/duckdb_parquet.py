@@ -151,7 +151,7 @@ async def _export(folder: Path) -> tuple[float, list[Path]]:
         draft = Draft(open_store(str(store)), "bench", id)
         async with engine.open(Query("SELECT * FROM lines")) as stream:
             schema = pa.schema([pa.field(column.name, column.type) for column in stream.columns])
-            output = Output(draft, scratch, schema, "parquet", OutputOptions(), group_bytes=1 << 30)
+            output = Output(draft, scratch, schema, "parquet", OutputOptions(level=1), group_bytes=1 << 30)
             async for batch in stream.batches():
                 await output.write(batch)
             parts = await output.close()

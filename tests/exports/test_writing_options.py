@@ -31,6 +31,8 @@ def test_checking_a_request_does_not_load_arrow() -> None:
         {"partition_by": [""]},
         {"file_bytes": 10},
         {"compression": "lzo"},
+        {"level": 0},
+        {"level": 10},
     ],
 )
 def test_options_that_make_no_sense_are_refused(given_options: dict[str, object]) -> None:
@@ -46,6 +48,13 @@ def test_options_of_another_format_are_said() -> None:
         "The option encoding belongs to the format parquet, not to jsonl.",
         "The format jsonl has no compression snappy; it has none, gzip, zstd.",
     ]
+    assert problems("parquet", OutputOptions(level=1, compression="gzip")) == [
+        "The option level belongs to the compression zstd, not to gzip."
+    ]
+    assert problems("csv", OutputOptions(level=1, compression="zstd")) == [
+        "The option level belongs to the format parquet, not to csv."
+    ]
+    assert problems("parquet", OutputOptions(level=9)) == []
     assert problems("csv", OutputOptions(delimiter=";", compression="gzip", csv_safe=True)) == []
 
 

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paddock.exports.writing.dictionaries import ZSTD_LEVEL, dictionary_columns
+from paddock.exports.writing.dictionaries import dictionary_columns
 from paddock.exports.writing.encodings import encodings, fits
+from paddock.exports.writing.levels import FAST, zstd_levels
 from paddock.exports.writing.lines import Lines, lines_of
 from paddock.exports.writing.options import Compression, Format, OutputOptions, compression_of
+from paddock.exports.writing.samples import PAGE_BYTES, PAGE_ROWS
 from paddock.jobs.errors import TransientResourceError
 from paddock.storage.scratch import ScratchFile
 
@@ -47,6 +49,9 @@ class Parquet:
         first = schema.empty_table() if first is None else first
         dictionary = dictionary_columns(first)
         self._encodings = encodings(first, dictionary, options)
+        level: int | dict[str, int] | None = None
+        if compression == "zstd":
+            level = options.level or zstd_levels(first, dictionary, self._encodings) or FAST
         self._file = file
         self._schema = schema
         self._gate = _Gate(file)
@@ -56,7 +61,9 @@ class Parquet:
             version="2.6",
             data_page_version="1.0",
             compression=compression,
-            compression_level=ZSTD_LEVEL if compression == "zstd" else None,
+            compression_level=level,
+            max_rows_per_page=PAGE_ROWS,
+            data_page_size=PAGE_BYTES,
             use_dictionary=dictionary or False,
             column_encoding=self._encodings or None,
             write_statistics=True,

@@ -14,7 +14,7 @@ Delimiter = Literal[",", ";", "|", "\t", "^", "~", "\x01"]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 CSV_ONLY = frozenset({"header", "delimiter", "null", "csv_safe"})
-PARQUET_ONLY = frozenset({"row_group_rows", "encoding"})
+PARQUET_ONLY = frozenset({"row_group_rows", "encoding", "level"})
 COMPRESSIONS: dict[Format, tuple[Compression, ...]] = {
     "parquet": ("zstd", "snappy", "gzip", "none"),
     "csv": ("none", "gzip", "zstd"),
@@ -45,6 +45,8 @@ class OutputOptions(BaseModel):
     row_group_rows: int = Field(default=128 << 10, ge=1_000, le=1 << 20)
     # plain is read by everybody, delta is a tenth smaller, compact smaller still: `encodings.py` says who reads them.
     encoding: Literal["plain", "delta", "compact"] = "plain"
+    # Of zstd inside Parquet. None: chosen by column (`levels.py`).
+    level: Annotated[int, Field(ge=1, le=9)] | None = None
 
     @model_validator(mode="after")
     def _agree(self) -> "OutputOptions":
@@ -67,6 +69,8 @@ def problems(file_format: Format, options: OutputOptions) -> list[str]:
     known = COMPRESSIONS[file_format]
     if options.compression is not None and options.compression not in known:
         found.append(f"The format {file_format} has no compression {options.compression}; it has {', '.join(known)}.")
+    if options.level is not None and file_format == "parquet" and compression_of(file_format, options) != "zstd":
+        found.append(f"The option level belongs to the compression zstd, not to {options.compression}.")
     return found
 
 
