@@ -20,6 +20,7 @@ from paddock.exports.writing.options import Compression, Format, OutputOptions
 from paddock.exports.writing.output import Output
 from paddock.exports.writing.samples import written
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.storage.drafts import Part
 from paddock.storage.scratch import ScratchFile
 from tests.exports.writing_support import place, read_parquet, text_of, write
 
@@ -399,3 +400,29 @@ async def test_a_file_is_written_in_the_memory_that_was_reserved(tmp_path: Path,
             watching.join()
 
     assert most <= Output.reservation(schema, "parquet", OutputOptions())
+
+
+async def test_the_last_rows_are_gone_before_their_file_is_uploaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was reserved is for rows or for an upload, not for both."""
+    schema = pa.schema([("s", pa.string())])
+    held, uploading = pa.total_allocated_bytes(), []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(8):
+            yield pa.record_batch([pa.array([f"{number}" * (1 << 20)])], schema)
+
+    with place(tmp_path) as at:
+        add = at.draft.add
+
+        async def watched(file: ScratchFile, name: str) -> Part:
+            uploading.append(pa.total_allocated_bytes() - held)
+            return await add(file, name)
+
+        monkeypatch.setattr(at.draft, "add", watched)
+        await write(at, schema, batches())
+
+    [most] = uploading
+    # The helper's own last batch.
+    assert most < 2 << 20

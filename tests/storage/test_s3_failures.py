@@ -36,16 +36,19 @@ def large(tmp_path: Path) -> Path:
 
 
 def before_part(store: Store, number: int, happens: Callable[[], object]) -> None:
-    """Something happens while an upload reads this part of its file."""
+    """Something happens before an upload reads this part of its file."""
     write = store._backend.write
 
     def interrupted(key: str, source: Source, size: int) -> None:
-        parts = iter(range(1000))
+        done = 0
 
         def read(length: int) -> bytes:
-            if next(parts) == number:
+            nonlocal done
+            if done == number * CHUNK:
                 happens()
-            return source(length)
+            data = source(length)
+            done += len(data)
+            return data
 
         write(key, read, size)
 

@@ -13,7 +13,7 @@ import pytest
 
 from paddock.config import ConfigError
 from paddock.jobs.errors import PermanentRunnerError
-from paddock.storage.store import CHUNK, Store, open_store
+from paddock.storage.store import CHUNK, PIECE, Source, Store, open_store
 from tests.storage.looking import keys
 from tests.storage.servers import Server
 
@@ -57,6 +57,28 @@ async def test_a_large_file_goes_by_parts(store: Store, tmp_path: Path) -> None:
 
     assert await store.read("large") == content
     assert (tmp_path / "file").read_bytes() == content
+
+
+async def test_a_file_is_read_in_small_pieces(s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fit between what rows left behind in the heap; and the store still gets few and large parts."""
+    (tmp_path / "file").write_bytes(os.urandom(CHUNK) * 2 + b"end")
+    write, read = s3._backend.write, list[int]()
+
+    def watched(key: str, source: Source, size: int) -> None:
+        def piece(length: int) -> bytes:
+            data = source(length)
+            read.append(len(data))
+            return data
+
+        write(key, piece, size)
+
+    monkeypatch.setattr(s3._backend, "write", watched)
+    await s3.upload("large", tmp_path / "file")
+
+    assert max(read) == PIECE < CHUNK
+    found = await s3.entry("large")
+    assert found is not None
+    assert str(found.tag).strip('"').endswith("-3")
 
 
 async def test_a_file_given_away_may_be_removed(store: Store, tmp_path: Path) -> None:

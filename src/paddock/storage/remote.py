@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Providers allow 10,000 parts; half of that leaves room for a source that is longer than it said.
 MOST_PARTS = 5_000
-# Parts of one upload under way at a time: its memory is this many chunks, one that is being read, and one to spare.
+# Parts of one upload under way at a time: its memory is this many chunks, and what its source gives at a time.
 PARTS_AT_ONCE = 2
 DELETED_AT_ONCE = 1_000
 # S3 copies up to 5 GiB in one request, and only the bytes count: larger ones go through this machine.
@@ -290,7 +290,7 @@ class RemoteBackend:
 
 
 class _Parts:
-    """What a source gives, in parts of one length, the last one shorter. It remembers what went wrong in it."""
+    """What a source gives: obstore makes parts of one length of it, without a copy. It remembers what went wrong in it."""
 
     def __init__(self, source: Source, size: int, length: int) -> None:
         self._source, self.size, self.length = source, size, length

@@ -38,6 +38,9 @@ MAX_SEGMENT = 240
 # What a killed upload to a folder leaves behind is named so; see `paddock.storage.local`.
 TEMPORARY = re.compile(r"#\d+$")
 CHUNK = 8 << 20
+# A file is read for its upload in pieces of this size, whatever its parts are: whole parts find no room between what
+# others left behind in the heap, which then grows by all of them.
+PIECE = 256 << 10
 LISTED_AT_ONCE = 1000
 # How long a cancelled upload may take to clean up behind itself before the caller goes on without it.
 PATIENCE = 5.0
@@ -240,7 +243,8 @@ class Store:
         if give and self._backend.link(key, path):
             return
         with path.open("rb", buffering=0) as file:
-            self._backend.write(key, _until(stop, file.read), path.stat().st_size)
+            source = _until(stop, lambda length: file.read(min(length, PIECE)))
+            self._backend.write(key, source, path.stat().st_size)
 
     def _copy(self, key: str, other: Backend, other_key: str, stop: threading.Event) -> None:
         size = self._backend.size(key)

@@ -33,13 +33,13 @@ IDLE_SECONDS = 60.0
 # A runner that closed its socket, or was asked to leave, has this long to end by itself.
 LEAVE_SECONDS = 1.0
 # glibc would keep a heap for each of up to eight threads per core, and what was freed in one helps none of the others:
-# forty MiB and more where many exports upload. Arrow takes its memory from the same two heaps: an allocator of its own
-# either keeps what Python could use or gives it back after every page. And a heap keeps its last 64 MiB: pages and row
-# groups of megabytes come one after another, and to give each back and fault it in again is a quarter of a runner's
-# time. An operator's own values win.
+# two of them hold up to a tenth more than one, for the same work. Arrow takes its memory from that one: an allocator of
+# its own either keeps what Python could use or gives it back after every page. And the heap keeps its last 64 MiB:
+# pages and row groups of megabytes come one after another, and to give each back and fault it in again is a quarter of
+# a runner's time. An operator's own values win.
 SMALL_HEAPS = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }

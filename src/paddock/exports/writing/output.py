@@ -102,6 +102,7 @@ class Output:
         """Everything is in the store. The draft is not sealed: that is the caller's."""
         if (group := self._collector.rest()) is not None:
             await self._write(group)
+        del group  # an upload needs the room
         if self._partitions is not None:
             await self._drain(self._partitions)
         await self._files.roll()
