@@ -74,6 +74,7 @@ def query_of(turn: ExportTurn, engine: Engine) -> Query:
         job=str(turn.id),
         catalog=payload.catalog,
         schema=payload.schema_name,
+        tell=lambda report: turn.report(**report),
     )
 
 

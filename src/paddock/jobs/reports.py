@@ -4,12 +4,12 @@ A report is whatever a handler says, and lossy: what makes no sense is left out 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 # How much of how much: each pair is a percentage where none is told.
-PAIRS = (("done", "total"), ("step", "steps"))
+PAIRS = (("done", "total"), ("step", "steps"), ("files", "total_files"))
 AMOUNTS = ("rows", "bytes")
 LONGEST_LEFT_SECONDS = 30 * 86_400
 
@@ -25,6 +25,11 @@ class HowFar:
     pairs: Sequence[tuple[str, str]] = ()
     amounts: Mapping[str, float] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def of_total(self, amount: str, words: Callable[[float], str]) -> str:
+        """`3 MB`, or `3 MB of 7 MB` where `total_bytes` is told too."""
+        total = self.numbers.get(f"total_{amount}", 0)
+        return words(self.amounts[amount]) + (f" of {words(total)}" if total > 0 else "")
 
 
 def how_far(report: Mapping[str, Any] | None) -> HowFar:

@@ -39,7 +39,13 @@ def detail(job: Item) -> str:
 
 def amounts(known: HowFar) -> list[str]:
     words = {"rows": lambda n: f"{number(n)} rows", "bytes": size}
-    return [words[name](n) for name, n in known.amounts.items()]
+    found = [known.of_total(name, words[name]) for name in known.amounts]
+    files = [
+        f"{number(known.numbers[part])} of {number(known.numbers[whole])} files"
+        for part, whole in known.pairs
+        if part == "files"
+    ]
+    return [*found, *files]
 
 
 def left(known: HowFar) -> str | None:
