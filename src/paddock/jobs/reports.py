@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # How much of how much: each pair is a percentage where none is told.
-PAIRS = (("done", "total"), ("step", "steps"), ("files", "total_files"))
+PAIRS = (("done", "total"), ("step", "steps"), ("fetched_bytes", "total_bytes"), ("fetched_files", "total_files"))
 AMOUNTS = ("rows", "bytes")
 LONGEST_LEFT_SECONDS = 30 * 86_400
 
@@ -26,10 +26,11 @@ class HowFar:
     amounts: Mapping[str, float] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def of_total(self, amount: str, words: Callable[[float], str]) -> str:
-        """`3 MB`, or `3 MB of 7 MB` where `total_bytes` is told too."""
-        total = self.numbers.get(f"total_{amount}", 0)
-        return words(self.amounts[amount]) + (f" of {words(total)}" if total > 0 else "")
+    def of_all(self, pair: tuple[str, str], number: Callable[[float], str], size: Callable[[float], str]) -> str:
+        """`2 of 5`, `2 of 5 files`, `1.5 MB of 3.0 MB`."""
+        words = size if pair[0].endswith("_bytes") else number
+        what = " files" if pair[0].endswith("_files") else ""
+        return f"{words(self.numbers[pair[0]])} of {words(self.numbers[pair[1]])}{what}"
 
 
 def how_far(report: Mapping[str, Any] | None) -> HowFar:

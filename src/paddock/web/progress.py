@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from paddock.jobs.model import Job
-from paddock.jobs.reports import LONGEST_LEFT_SECONDS, HowFar, how_far, number_of, share
+from paddock.jobs.reports import LONGEST_LEFT_SECONDS, how_far, number_of, share
 from paddock.web.words import duration, number, plural, size
 
 # Sooner than this a first report says little about the next.
@@ -61,17 +61,16 @@ class Progress:
 def reported(report: Mapping[str, Any] | None) -> Progress:
     """What a report says by itself; empty of what says nothing."""
     report, found = report or {}, how_far(report)
-    numbers, counted = found.numbers, found.amounts
-    pairs = [_of(numbers[part], numbers[whole], part) for part, whole in found.pairs]
-    shown = {"percent", "eta_seconds", *counted, *(f"total_{name}" for name in counted)}
-    shown |= {name for pair in found.pairs for name in pair}
+    counted = found.amounts
+    pairs = [found.of_all(pair, number, size) for pair in found.pairs]
+    shown = {"percent", "eta_seconds", *counted, *(name for pair in found.pairs for name in pair)}
     shown |= {"phase"} if isinstance(report.get("phase"), str) else set()
     rest = {str(name): _text(str(name), value) for name, value in report.items() if name not in shown}
     fields = [(name, text) for name, text in rest.items() if text is not None][:MOST_FIELDS]
     return Progress(
         percent=found.percent,
         phase=found.phase,
-        amounts=[*pairs, *_amounts(found)],
+        amounts=[*pairs, *_amounts(counted)],
         counted=counted,
         rest=dict(fields),
         unshown=len(fields) < len(rest),
@@ -94,13 +93,9 @@ def progress_now(job: Job, now: datetime) -> Progress | None:
     return replace(found, rate=_rate(found.counted, elapsed), left=_left(job, found.percent, elapsed))
 
 
-def _of(part: float, whole: float, what: str) -> str:
-    return f"{number(part)} of {number(whole)}" + (" files" if what == "files" else "")
-
-
-def _amounts(known: HowFar) -> list[str]:
+def _amounts(counted: Mapping[str, float]) -> list[str]:
     words = {"rows": lambda n: plural(n, "row"), "bytes": size}
-    return [known.of_total(name, words[name]) for name in known.amounts]
+    return [words[name](n) for name, n in counted.items()]
 
 
 def _elapsed(job: Job, now: datetime) -> float | None:

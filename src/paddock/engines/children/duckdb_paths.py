@@ -74,10 +74,10 @@ def _texts(function: str, given: Sequence[dict[str, Any]], parameters: Mapping[s
             case _:
                 raise Failure(
                     "path_computed",
-                    f"The query computes the path that {function} is given; what it reads of remote sources is fetched "
-                    "before it runs.",
-                    hint=f"Write the path, a pattern or a list of them as they are, or give all of it as a parameter: "
-                    f"{function}($path).",
+                    f"The query computes the path that {function} is given. What it reads of remote sources is fetched "
+                    f"before it runs: write the whole path, or pass it as a parameter, {function}($path).",
+                    hint="A path, a pattern, a list of them, and parameters are known before; this engine has remote "
+                    "sources, so that every path it reads has to be.",
                     refused=True,
                 )
         if isinstance(value, str):

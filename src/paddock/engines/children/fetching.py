@@ -211,9 +211,9 @@ class Arriving:
         self.files += whole
         report = {
             "phase": "fetching",
-            "bytes": self.bytes,
+            "fetched_bytes": self.bytes,
             "total_bytes": self.total_bytes,
-            "files": self.files,
+            "fetched_files": self.files,
             "total_files": self.total_files,
         }
         spent = time.monotonic() - self.began
