@@ -147,6 +147,12 @@ class QueryRefused(PermanentRunnerError):
         self.line = line
         self.column = column
 
+    def with_place(self) -> "QueryRefused":
+        """Told in words, for who has only those."""
+        if self.line is None:
+            return self
+        return QueryRefused(f"{self.message} Line {self.line}, column {self.column}.", code=self.code, hint=self.hint)
+
 
 class NoAnswer(TransientResourceError):
     """A transport time-out before the first row. A direct export starts anew, twice; `error_type` names what was seen."""
