@@ -33,3 +33,12 @@ def test_columns_are_described_without_running_the_query(terminal: Terminal) -> 
     wrong = terminal("engines", "describe", "duckdb", "SELECT nothing")
     assert wrong.code != 0
     assert "nothing" in wrong.err
+
+
+def test_the_first_rows_of_a_query_are_shown(terminal: Terminal) -> None:
+    sql = "SELECT i AS n, NULL AS nothing FROM range(50) t(i)"
+    shown = terminal("engines", "preview", "duckdb", sql, "--rows", "3")
+    assert [line.split() for line in shown.lines] == [["N", "NOTHING"], ["0", "-"], ["1", "-"], ["2", "-"]]
+    assert terminal("engines", "preview", "duckdb", sql, "-o", "json").json["rows"][19] == [19, None]
+    assert terminal("engines", "preview", "duckdb", f"{sql} WHERE n < 0").err == "No rows.\n"
+    assert terminal("engines", "preview", "duckdb", "SELECT nothing").code != 0

@@ -1,11 +1,16 @@
 """`paddock export` and `paddock exports` against a running server."""
 
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import Terminal
+from tests.processes.running import Up, clean_environment, wait_for
 
 SQL = "SELECT i AS n FROM range(3) t(i)"
 
@@ -53,6 +58,32 @@ def test_a_failed_export_exits_1_and_leaves_no_file(terminal: Terminal, tmp_path
     assert failed.code == 1
     assert "nothing" in failed.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
+    endless = "SELECT sum(a.range * b.range) AS n FROM range(10000000) a, range(1000000) b"
+    command = [sys.executable, "-m", "paddock.cli", "export", endless, "--to", "n.parquet", "--data", str(up.data)]
+    with (tmp_path / "said").open("wb") as output:
+        running = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(), cwd=tmp_path)
+    try:
+        wait_for("it is followed", lambda: "claimed" in (tmp_path / "said").read_text())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 130
+    finally:
+        running.kill()
+        running.wait()
+    said = (tmp_path / "said").read_text()
+    [job] = re.findall(r"paddock jobs cancel (\S+)", said)
+    with up.client() as client:
+        client.cancel(job)
+    assert re.search(r"paddock exports download \S+ --to n.parquet", said)
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["said"]
+
+
+def test_a_mistake_is_told_with_its_place(terminal: Terminal) -> None:
+    failed = terminal("export", "SELECT 1 AS n,\n  nothing AS m")
+    assert "Line 2, column 3." in failed.err
 
 
 def test_an_export_is_listed_shown_watched_and_downloaded_later(terminal: Terminal, made: str, tmp_path: Path) -> None:

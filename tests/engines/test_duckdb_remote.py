@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -9,19 +10,21 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from paddock.config import ConfigError, load
-from paddock.engines.children import fetching
+from paddock.engines.children import matching
 from paddock.engines.children.duckdb import DuckdbEngine
 from paddock.engines.engine import Query
 from paddock.engines.registry import settings_from
 from paddock.engines.settings import DuckdbSettings, RemoteSettings
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 from paddock.storage.store import CHUNK, Store, open_store
+from tests.storage.disks import small_disk as small_disk
 from tests.storage.servers import Server
 from tests.storage.servers import moto_server as moto_server
 from tests.storage.servers import s3_server as s3_server
@@ -137,6 +140,14 @@ async def test_an_engine_without_folders_reads_its_remote_sources(lake: Store) -
     await engine.close()
 
 
+async def test_files_keep_the_names_they_are_read_by(engine: DuckdbEngine, tmp_path: Path) -> None:
+    """Where they were fetched to is another folder each time, and nobody's business."""
+    sql = "SELECT filename FROM read_csv('{}', filename = true)"
+    assert await read(engine, sql.format("lake/notes.csv")) == [{"filename": "lake/notes.csv"}]
+    assert await read(engine, sql.format("lake/note*.csv")) == [{"filename": "./lake/notes.csv"}]
+    assert await read(engine, sql.format("her*.csv")) == [{"filename": str(tmp_path / "root" / "here.csv")}]
+
+
 async def test_describe_preview_and_browsing_know_them(engine: DuckdbEngine) -> None:
     query = Query("SELECT * FROM 'lake/notes.csv'")
     assert [column.name for column in (await engine.describe(query)).columns] == ["note"]
@@ -217,6 +228,213 @@ async def test_a_missing_bucket_is_named(moto_server: Server, tmp_path: Path) ->
         assert (await refusal(engine, "SELECT * FROM 'lake/*.csv'")).code == "store_no_bucket"
 
 
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The key and the number of bytes of each request for an object's content."""
+    made: list[tuple[str, int]] = []
+    read_range = Store.read_range
+
+    async def counted(store: Store, key: str, start: int, length: int) -> bytes:
+        data: bytes = await read_range(store, key, start, length)
+        made.append((key, len(data)))
+        return data
+
+    monkeypatch.setattr(Store, "read_range", counted)
+    return made
+
+
+async def put_table(lake: Store, key: str, table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="none", use_dictionary=False)
+    data: bytes = sink.getvalue().to_pybytes()
+    await lake.put(key, data)
+    return data
+
+
+WIDE = {f"a_column_with_a_long_name_{number}": [number] * 20 for number in range(1_500)}
+
+
+@pytest.fixture
+async def large(lake: Store) -> None:
+    """Half a megabyte each; the columns of those in `large/` differ, and one of them has a footer of many kilobytes."""
+    numbers = pa.array(range(60_000), pa.int64())
+    for key, table in {
+        "large/day=1/a": pa.table({"id": numbers, "n": pa.array([0.5] * 60_000)}),
+        "large/day=1/b": pa.table({"id": numbers.cast(pa.string())}),
+        "large/day=x/a": pa.table({"id": numbers, "more": numbers}),
+        "other/a-b/a": pa.table({"id": numbers}),
+        "other/a/a": pa.table({"name": numbers.cast(pa.string())}),
+    }.items():
+        await put_table(lake, f"{key}.parquet", table)
+    assert len(await put_table(lake, "wide.parquet", pa.table(WIDE))) > 300_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "keys", "columns"),
+    [
+        ("SELECT * FROM 'lake/large/day=1/a.parquet'", ["day=1/a"], "id BIGINT, n DOUBLE, day BIGINT"),
+        ("SELECT * FROM 'lake/large/day=1/*.parquet'", ["day=1/a"], "id BIGINT, n DOUBLE, day BIGINT"),
+        ("SELECT * FROM 'lake/large/*/*.parquet'", ["day=1/a"], "id BIGINT, n DOUBLE, day VARCHAR"),
+        (
+            "SELECT * FROM read_parquet(['lake/large/day=x/a.parquet', 'lake/large/day=1/a.parquet'])",
+            ["day=x/a"],
+            "id BIGINT, more BIGINT, day VARCHAR",
+        ),
+        ("SELECT id FROM parquet_scan($path)", ["day=1/b"], "id VARCHAR"),
+        ("SELECT * FROM 'lake/other/*/a.parquet'", ["a-b/a"], "id BIGINT"),
+        ("SELECT * FROM 'lake/other/**/a.parquet'", ["a-b/a"], "id BIGINT"),
+        (
+            "SELECT o.*, l.n FROM 'lake/large/day=1/*.parquet' l, 'lake/other/a-b/*.parquet' o",
+            ["a-b/a", "day=1/a"],
+            "id BIGINT, n DOUBLE",
+        ),
+        ("SELECT sum(n) AS n FROM (SELECT n FROM 'lake/large/day=1/a.parquet')", ["day=1/a"], "n DOUBLE"),
+    ],
+)
+async def test_parquet_is_described_by_its_footer(
+    engine: DuckdbEngine, large: None, requests: list[tuple[str, int]], sql: str, keys: list[str], columns: str
+) -> None:
+    query = Query(sql, {"path": "lake/large/day=1/b.parquet"} if "$path" in sql else {})
+
+    described = await engine.describe(query)
+
+    assert ", ".join(f"{column.name} {column.native}" for column in described.columns) == columns
+    assert sorted(key.split("/", 1)[1] for key, _ in requests) == [f"{key}.parquet" for key in keys]
+    assert sum(size for _, size in requests) <= len(requests) * (64 << 10)
+    async with engine.open(query) as stream:
+        assert [(found.name, found.native) for found in stream.columns] == [
+            (found.name, found.native) for found in described.columns
+        ]
+
+
+async def test_a_large_footer_is_read_too(engine: DuckdbEngine, large: None, requests: list[tuple[str, int]]) -> None:
+    described = await engine.describe(Query("SELECT * FROM 'lake/wide.parquet'"))
+
+    assert [column.name for column in described.columns] == [*WIDE]
+    assert len(requests) == 2
+
+
+async def test_where_a_footer_does_not_do_all_is_fetched(
+    engine: DuckdbEngine, large: None, requests: list[tuple[str, int]]
+) -> None:
+    query = Query("SELECT * FROM read_parquet('lake/large/*/*.parquet', union_by_name = true)")
+
+    described = ", ".join(f"{column.name} {column.native}" for column in (await engine.describe(query)).columns)
+
+    assert described == "id VARCHAR, n DOUBLE, more BIGINT, day VARCHAR"
+    assert len({key for key, size in requests if size > 480_000}) == 3
+
+
+async def test_what_is_no_parquet_file_is_said_by_its_name(engine: DuckdbEngine, lake: Store) -> None:
+    await lake.put("none.parquet", b"this is no Parquet file" * 10_000)
+
+    with pytest.raises(PermanentRunnerError, match="No magic bytes") as refused:
+        await engine.describe(Query("SELECT * FROM 'lake/orders/*/*.parquet' UNION ALL FROM 'lake/none.parquet'"))
+
+    assert refused.value.code == "query_failed"
+    assert "'lake/none.parquet'" in refused.value.message
+
+
+async def test_a_mistake_in_the_text_is_told_without_fetching_more(
+    engine: DuckdbEngine, large: None, requests: list[tuple[str, int]]
+) -> None:
+    with pytest.raises(PermanentRunnerError, match="nonsense"):
+        await engine.describe(Query("SELECT nonsense FROM 'lake/large/*/*.parquet'"))
+
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_parquet('lake/' || 'orders/day=1/a.parquet')",
+        "SELECT * FROM read_csv(concat('la', 'ke/notes.csv'))",
+        "SELECT * FROM read_text(format('{}/notes.csv', $source))",
+        "SELECT * FROM read_parquet(['lake/orders/day=1/a.parquet', 'lake/orders/' || '*/*.parquet'])",
+        "SELECT * FROM read_parquet(list_transform(['1', '2'], d -> 'lake/orders/day=' || d || '/a.parquet'))",
+        "SELECT * FROM glob(lower('LAKE/*'))",
+        "SELECT * FROM range(3) r(n), LATERAL read_csv('lake/' || n)",
+    ],
+)
+async def test_a_path_that_a_query_computes_is_refused_with_a_way_out(engine: DuckdbEngine, sql: str) -> None:
+    """Some functions would find nothing and say nothing, and a pattern what happens to be there."""
+    problem = await refusal(engine, sql, **({"source": "lake"} if "$source" in sql else {}))
+
+    assert (problem.code, isinstance(problem, PermanentRunnerError)) == ("path_computed", True), problem
+    assert "computes the path" in problem.message
+    assert "pass it as a parameter" in problem.message
+
+
+async def test_a_path_may_be_cast_and_texts_that_are_no_paths_may_be_anything(engine: DuckdbEngine) -> None:
+    path = "lake/orders/day=2/a.parquet"
+    assert [row["id"] for row in await read(engine, "SELECT id FROM read_parquet($path::VARCHAR)", path=path)] == [4]
+    sql = "SELECT * FROM unnest(['https://example.com', 'lake/' || 'x']) AS t(link)"
+    assert [row["link"] for row in await read(engine, sql)] == ["https://example.com", "lake/x"]
+
+
+@pytest.mark.parametrize("path", ["./lake/orders/*/*.parquet", "*/orders/*/*.parquet", "**/*.parquet", "x/../lake/*"])
+async def test_what_was_fetched_is_not_found_by_other_names(engine: DuckdbEngine, path: str) -> None:
+    """Only one of the day's two files is here: a pattern that finds it would find a part."""
+    sql = f"SELECT id FROM 'lake/orders/day=1/a.parquet' UNION ALL SELECT id FROM read_parquet('{path}')"
+
+    assert (await refusal(engine, sql)).code == "path_denied"
+
+
+async def test_a_listing_has_an_end(engine: DuckdbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "MOST_LISTED", 2)
+
+    problem = await refusal(engine, "SELECT * FROM 'lake/**/nothing.parquet'")
+
+    assert (problem.code, isinstance(problem, PermanentRunnerError)) == ("remote_too_large", True)
+    assert "more than 2 objects" in problem.message
+
+
+async def test_all_paths_together_name_so_many_files(engine: DuckdbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "MOST_FILES", 3)
+
+    sql = "SELECT id FROM 'lake/orders/day=1/*' UNION ALL SELECT id FROM 'lake/orders/day=2/*'"
+    assert (await refusal(engine, f"{sql} UNION ALL SELECT n FROM 'lake/odd*.csv'")).code == "remote_too_large"
+
+
+async def test_what_does_not_fit_the_disk_is_not_begun(
+    engine: DuckdbEngine, requests: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+
+    problem = await refusal(engine, "SELECT * FROM 'lake/notes.csv'")
+
+    assert (problem.code, isinstance(problem, TransientResourceError)) == ("disk_full", True)
+    assert "for 11 bytes of remote sources" in problem.message
+    assert requests == []
+    assert left(tmp_path) == []
+
+
+async def test_a_disk_that_fills_meanwhile_is_said(lake: Store, small_disk: Path) -> None:
+    free = os.statvfs(small_disk)
+    with patch.object(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 40, 0, 1 << 40)):
+        async with started(small_disk, lake=remote(lake)) as engine:
+            problem = await refusal(engine, "SELECT * FROM 'lake/large.csv'")
+            assert left(small_disk) == []
+
+    assert free.f_bavail * free.f_frsize < 2 << 20
+    assert (problem.code, "disk for fetched files" in problem.message) == ("disk_full", True)
+
+
+async def test_it_is_told_how_much_has_arrived(engine: DuckdbEngine, lake: Store) -> None:
+    told: list[dict[str, Any]] = []
+    sql = "SELECT * FROM 'lake/large.csv', 'lake/notes.csv'"
+    async with engine.open(Query(sql, tell=told.append)):
+        pass
+
+    total = {"total_bytes": 11 + (await lake.size("large.csv") or 0), "total_files": 2}
+    assert told[0] == {"phase": "listing remote files"}
+    assert all(report["phase"] == "fetching" and total.items() <= report.items() for report in told[1:])
+    assert [report["fetched_bytes"] for report in told[1:]] == sorted(report["fetched_bytes"] for report in told[1:])
+    assert {8 << 20, total["total_bytes"]} & {report["fetched_bytes"] for report in told[1:]}
+    last = {"phase": "fetching", "fetched_bytes": total["total_bytes"], "fetched_files": 2, "percent": 100.0, **total}
+    assert last.items() <= told[-1].items()
+
+
 async def test_there_is_an_end_to_what_one_query_and_all_of_them_fetch(lake: Store, tmp_path: Path) -> None:
     size = await lake.size("large.csv")
     assert size is not None
@@ -232,7 +450,7 @@ async def test_there_is_an_end_to_what_one_query_and_all_of_them_fetch(lake: Sto
 
 
 async def test_too_many_files_are_refused(engine: DuckdbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "MOST_FILES", 2)
+    monkeypatch.setattr(matching, "MOST_FILES", 2)
 
     assert (await refusal(engine, "SELECT * FROM 'lake/orders/**/*.parquet'")).code == "remote_too_large"
 

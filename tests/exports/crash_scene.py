@@ -275,6 +275,10 @@ class Scene:
         found = await self.database.fetch("SELECT lock_key FROM jobs WHERE lock_key IS NOT NULL")
         return [row["lock_key"] for row in found]
 
+    def fetched(self) -> set[str]:
+        """Of remote sources, on the disk of whoever runs the query."""
+        return {name for name in files_below(self.folder / "spill") if not name.endswith(".lock")}
+
     def scratch(self) -> set[str]:
         return {name for name in files_below(self.folder / "data" / "scratch") if not name.endswith(".lock")}
 
@@ -310,8 +314,10 @@ def _is_engine(process: psutil.Process) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def scene_in(folder: Path, files: Path, dsn: str, lake: str | None = None) -> AsyncIterator[Scene]:
-    text = CONFIGURATION.format(folder=folder, files=files, lake=lake or folder / "lake")
+async def scene_in(
+    folder: Path, files: Path, dsn: str, lake: str | None = None, more: str = ""
+) -> AsyncIterator[Scene]:
+    text = CONFIGURATION.format(folder=folder, files=files, lake=lake or folder / "lake") + more
     (folder / "paddock.toml").write_text(text)
     config = load({"PADDOCK_CONFIG": str(folder / "paddock.toml")})
     async with open_core(dsn, all_kinds(), metrics=Metrics(CollectorRegistry())) as core:

@@ -95,6 +95,7 @@ def plant(plan: Plan) -> None:
     watch(plan, Draft, "add", after="uploaded")
     watch(plan, Draft, "seal", before="sealing", after="sealed")
     watch(plan, Draft, "discard", after="discarded")
+    watch(plan, Store, "read_range", before="fetching", after="fetched")
     watch(plan, Store, "copy_to", after="copied")
     watch(plan, Store, "put", after=_after_put)
     watch(plan, Store, "replace", before="delivering", after="delivered")

@@ -115,9 +115,10 @@ def write_data(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def place() -> Iterator[Place]:
+def place(more: str = "") -> Iterator[Place]:
+    """`more`: to stand in its paddock.toml."""
     with data_folder() as data:
         write_data(data.parent)
-        (data.parent / "paddock.toml").write_text(CONFIGURATION)
+        (data.parent / "paddock.toml").write_text(CONFIGURATION + more)
         with running_up(data, "--port", "0") as up, contextlib.ExitStack() as opened:
             yield Place(up, data.parent, opened.enter_context(up.client()), opened)

@@ -53,3 +53,15 @@ def test_amounts_phase_and_the_time_left_are_told() -> None:
     known = how_far({"rows": 1200, "bytes": 0, "phase": "writing", "eta_seconds": 90})
     assert (known.amounts, known.phase, known.left_seconds) == ({"rows": 1200, "bytes": 0}, "writing", 90)
     assert how_far({"eta_seconds": -1}).left_seconds is None
+
+
+def test_what_is_fetched_is_told_of_all_that_there_is() -> None:
+    report = {"phase": "fetching", "percent": 25.0, "fetched_bytes": 1_500_000, "total_bytes": 6_000_000}
+    report |= {"fetched_files": 2, "total_files": 5, "eta_seconds": 30}
+    words = "1.5 MB of 6.0 MB"
+
+    assert reported(report).text == f"25 % · {words} · 2 of 5 files · fetching"
+    told = detail({"status": "claimed", "claimed_by": "w1", "report": report})
+    assert told == f"on w1, 25 %, fetching, {words}, 2 of 5 files, 30 s left"
+    # What is fetched is not what is written.
+    assert _size({"rows": None, "bytes": None, "report": report}) == "-"

@@ -1,5 +1,6 @@
 """`paddock engines`: what runs the queries, and what there is to query."""
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -88,6 +89,42 @@ def describe(engine: str, sql: str, /, *, role: Role = None, output: Output = "t
         dump(found, output)
     else:
         show(found["columns"], DESCRIBED, output, name="name", none="No columns.")
+    return 0
+
+
+@app.command
+def preview(
+    engine: str,
+    sql: str,
+    /,
+    *,
+    rows: int = 20,
+    role: Role = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Show the first rows of a query.
+
+    Parameters
+    ----------
+    engine:
+        Its name.
+    sql:
+        The query.
+    rows:
+        How many, at most 200.
+    """
+    server = open_server(connect)
+    body = {"sql": sql, "rows": rows}
+    found = server.answer("POST", f"/api/engines/{engine}/preview", body=body, role=role, timeout=60)["data"]
+    if output in ("json", "yaml"):
+        dump(found, output)
+        return 0
+    names = [column["name"] for column in found["columns"]]
+    shown = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    show(shown, [field(name) for name in names], output, name=names[0], none="No rows.")
+    if found["cut"]:
+        sys.stderr.write("The other rows are too large to be shown.\n")
     return 0
 
 

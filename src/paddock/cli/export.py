@@ -13,7 +13,7 @@ from paddock.cli.downloading import Wanted, fetch, wanted
 from paddock.cli.errors import FAILED, wrong_usage
 from paddock.cli.jobs.watching import follow
 from paddock.cli.output import Item, Output, dump
-from paddock.cli.wording import number, size, span
+from paddock.cli.wording import several, size, span
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = {".gz": "gzip", ".zst": "zstd"}
@@ -116,7 +116,16 @@ def export(
     made = server.make_work("/api/exports", body, role=role)
     if not wait and target is None:
         return _tell(made, output)
-    return _finish(server, made, target, output, began)
+    try:
+        return _finish(server, made, target, output, began)
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            f"\nInterrupted here; export {made['id']} goes on at the server.\n"
+            f"  paddock exports watch {made['id']}   follows it\n"
+            f"  paddock exports download {made['id']} --to {to or 'FOLDER'}   fetches it when it is done\n"
+            f"  paddock jobs cancel {made['job_id']}   stops it\n"
+        )
+        return 130
 
 
 def _finish(server: Server, made: Item, target: Wanted | None, output: str, began: float) -> int:
@@ -134,7 +143,7 @@ def _finish(server: Server, made: Item, target: Wanted | None, output: str, bega
     if target is None or not target.to_stdout:
         where = str(target.path) if target is not None else str(found["id"])
         seconds = time.monotonic() - began
-        sys.stdout.write(f"{where}   {number(found['rows'])} rows   {size(found['bytes'])}   {span(seconds)}\n")
+        sys.stdout.write(f"{where}   {several(found['rows'], 'row')}   {size(found['bytes'])}   {span(seconds)}\n")
     if target is None and not found["request"].get("destination"):
         sys.stderr.write(f"Download it with: paddock exports download {found['id']} --to FOLDER\n")
     return 0

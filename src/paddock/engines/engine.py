@@ -15,6 +15,13 @@ import pyarrow as pa
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 
+# Told what a person may see of work that comes before the query, as in a job's report. Each takes the place of the last.
+Tell = Callable[[JsonObject], None]
+
+
+def _to_nobody(report: JsonObject) -> None:
+    pass
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -29,6 +36,7 @@ class Query:
     job: str = ""
     catalog: str | None = None
     schema: str | None = None
+    tell: Tell = field(default=_to_nobody, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,12 @@ class QueryRefused(PermanentRunnerError):
         super().__init__(message, code=code, hint=hint)
         self.line = line
         self.column = column
+
+    def with_place(self) -> "QueryRefused":
+        """Told in words, for who has only those."""
+        if self.line is None:
+            return self
+        return QueryRefused(f"{self.message} Line {self.line}, column {self.column}.", code=self.code, hint=self.hint)
 
 
 class NoAnswer(TransientResourceError):

@@ -35,6 +35,7 @@ async def run(turn: Turn[AskPayload], workshop: Workshop) -> Outcome:
         job=str(turn.id),
         catalog=payload.catalog,
         schema=payload.schema_name,
+        tell=lambda report: turn.report(**report),
     )
     try:
         return done(await _answer(engine, payload, query))

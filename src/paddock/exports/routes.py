@@ -147,7 +147,7 @@ def allowed_engine(config: Config, caller: Caller, named: str | None, role: str 
             403,
             "engine_not_allowed",
             f"This token may not use an engine '{name}'.",
-            hint="Ask for it to be granted to your token; GET /api/engines lists yours.",
+            hint=f"Yours: {', '.join(mine) or 'none'}. Others must be configured, and granted to your token.",
         )
     check_role(caller, known[name], role)
     return name, known[name]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paddock.engines.engine import Engine, NoAnswer, Query, Stream
+from paddock.engines.engine import Engine, NoAnswer, Query, QueryRefused, Stream
 from paddock.engines.settings import MISSING_ROLE
 from paddock.exports import arrow_types, delivering, unloading
 from paddock.exports.facts import facts_of
@@ -35,6 +35,13 @@ ExportTurn = Turn[ExportPayload]
 
 
 async def run(turn: ExportTurn, workshop: Workshop) -> Outcome:
+    try:
+        return await _run(turn, workshop)
+    except QueryRefused as refused:
+        raise refused.with_place() from None
+
+
+async def _run(turn: ExportTurn, workshop: Workshop) -> Outcome:
     payload = turn.payload
     if turn.saved.get("sealed") is not None:
         return await delivering.deliver(turn, workshop)
@@ -74,6 +81,7 @@ def query_of(turn: ExportTurn, engine: Engine) -> Query:
         job=str(turn.id),
         catalog=payload.catalog,
         schema=payload.schema_name,
+        tell=lambda report: turn.report(**report),
     )
 
 

@@ -4,12 +4,12 @@ A report is whatever a handler says, and lossy: what makes no sense is left out 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 # How much of how much: each pair is a percentage where none is told.
-PAIRS = (("done", "total"), ("step", "steps"))
+PAIRS = (("done", "total"), ("step", "steps"), ("fetched_bytes", "total_bytes"), ("fetched_files", "total_files"))
 AMOUNTS = ("rows", "bytes")
 LONGEST_LEFT_SECONDS = 30 * 86_400
 
@@ -25,6 +25,12 @@ class HowFar:
     pairs: Sequence[tuple[str, str]] = ()
     amounts: Mapping[str, float] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def of_all(self, pair: tuple[str, str], number: Callable[[float], str], size: Callable[[float], str]) -> str:
+        """`2 of 5`, `2 of 5 files`, `1.5 MB of 3.0 MB`."""
+        words = size if pair[0].endswith("_bytes") else number
+        what = " files" if pair[0].endswith("_files") else ""
+        return f"{words(self.numbers[pair[0]])} of {words(self.numbers[pair[1]])}{what}"
 
 
 def how_far(report: Mapping[str, Any] | None) -> HowFar:

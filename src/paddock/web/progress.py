@@ -61,8 +61,8 @@ class Progress:
 def reported(report: Mapping[str, Any] | None) -> Progress:
     """What a report says by itself; empty of what says nothing."""
     report, found = report or {}, how_far(report)
-    numbers, counted = found.numbers, found.amounts
-    pairs = [f"{number(numbers[part])} of {number(numbers[whole])}" for part, whole in found.pairs]
+    counted = found.amounts
+    pairs = [found.of_all(pair, number, size) for pair in found.pairs]
     shown = {"percent", "eta_seconds", *counted, *(name for pair in found.pairs for name in pair)}
     shown |= {"phase"} if isinstance(report.get("phase"), str) else set()
     rest = {str(name): _text(str(name), value) for name, value in report.items() if name not in shown}

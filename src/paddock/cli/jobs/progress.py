@@ -39,7 +39,8 @@ def detail(job: Item) -> str:
 
 def amounts(known: HowFar) -> list[str]:
     words = {"rows": lambda n: f"{number(n)} rows", "bytes": size}
-    return [words[name](n) for name, n in known.amounts.items()]
+    fetched = [known.of_all(pair, number, size) for pair in known.pairs if pair[0].startswith("fetched_")]
+    return [*fetched, *(words[name](n) for name, n in known.amounts.items())]
 
 
 def left(known: HowFar) -> str | None:

@@ -6,8 +6,7 @@ list of those that only read. A function that is new in the next DuckDB is refus
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import _duckdb as duckdb
@@ -64,7 +63,6 @@ TABLE_FUNCTIONS = frozenset(
         "icu_calendar_names",
     ]
 )
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # Functions of values: these write, or tell what the text has no business with.
 NEVER = frozenset({"write_log", "nextval", "getenv", "which_secret", "json_serialize_plan"})
 
@@ -75,7 +73,7 @@ def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise _not_one_query(sql, statements)
     tree = _tree(connection, sql)
-    for node in _nodes(tree):
+    for node in nodes(tree):
         _look_at(node)
     top = tree["statements"][0]["node"]
     if top.get("from_table", {}).get("type") == "SHOW_REF" and sql.lstrip().split(None, 1)[0].lower() != "from":
@@ -86,32 +84,6 @@ def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
             refused=True,
         )
     return tree
-
-
-def remote_paths(tree: Any, parameters: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """The paths of remote sources that the text reads: where a table stands, or what a function of files is given."""
-    found = {path for node in _nodes(tree) for path in _paths(node, parameters)}
-    for path in found:
-        if ADDRESS.match(path):
-            raise Failure(
-                "remote_denied",
-                f"'{path}' is an address; a query names what it reads by the name of a remote source.",
-                hint=f"Write a path that begins with {' or '.join(f'{name}/' for name in names)}.",
-                refused=True,
-            )
-    return sorted(path for path in found if path.partition("/")[0] in names and "/" in path)
-
-
-def _paths(node: dict[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
-    if node.get("type") == "BASE_TABLE" and "schema_name" not in node:
-        yield str(node["table_name"])
-    elif node.get("type") == "TABLE_FUNCTION":
-        given = node["function"].get("children", [])
-        lists = [one.get("children", []) for one in given if one.get("function_name") == "list_value"]
-        for one in [*given, *(item for items in lists for item in items)]:
-            value = parameters.get(one["identifier"]) if "identifier" in one else one.get("value", {}).get("value")
-            if isinstance(value, str):
-                yield value
 
 
 def without_end(sql: str) -> str:
@@ -158,7 +130,7 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return tree
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()

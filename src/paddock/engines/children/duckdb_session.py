@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from paddock.engines.children import sandbox
 from paddock.engines.children.duckdb_errors import OUT_OF_MEMORY, explained
-from paddock.engines.children.duckdb_gate import prove, remote_paths, without_end
+from paddock.engines.children.duckdb_gate import prove, without_end
+from paddock.engines.children.duckdb_paths import NEEDS, WHOLE, remote_paths
 from paddock.engines.children.duckdb_types import Target, refused, target
 from paddock.engines.children.quoting import literal, quoted
 from paddock.engines.children.wire import DONE, ERROR, PROGRESS, VALUE, WANTED, Failure, Voice
@@ -60,7 +61,8 @@ class Session:
         fetched = [Path(request["fetched"])] if request["remotes"] else []
         files = [*self._attach(), *fetched]
         spill = Path(request["spill"])
-        os.chdir([*roots, *fetched, spill][0])
+        # What was fetched has the names that the text gives it, in `filename` and in errors; its folder has another each time.
+        os.chdir([*fetched, *roots, spill][0])
         sandbox.forget_environment()
         sandbox.limit(request["memory"], request["spill_bytes"])
         held = sandbox.confine(roots, [Path(path) for path in request["hidden"]], files, spill)
@@ -95,8 +97,8 @@ class Session:
             "extension_directory": str(spill),
             **({"max_temp_directory_size": f"{request['spill_bytes']}B"} if spills else {}),
             "allowed_directories": [str(root) for root in roots],
-            # Where a relative path may start beside here: among what was fetched. Twice the same would give rows twice.
-            **({"file_search_path": f"{roots[0]},{roots[-1]}"} if request["remotes"] and len(roots) > 1 else {}),
+            # Where a relative path may start: where it does without remote sources, or here, among what was fetched.
+            **({"file_search_path": f"{request['roots'][0]},."} if request["remotes"] and request["roots"] else {}),
             "threads": request["threads"],
             # Without a bar it does not count how far it is.
             "enable_progress_bar": True,
@@ -108,22 +110,38 @@ class Session:
 
     def bind(self) -> tuple[pa.Schema, list[str], list[Target]]:
         """Names and types of the result. DESCRIBE binds the query and runs nothing of it."""
-        sql = self.request["sql"]
-        self.before = 0
-        self._fetch(prove(self.connection, sql))
-        self.before = len("DESCRIBE\n")
-        rows = self.connection.execute(f"DESCRIBE\n{sql}", self._parameters()).fetchall()
+        rows = self._described()
         names, natives = [row[0] for row in rows], [row[1] for row in rows]
         targets = [target(name, self._type(name, native)) for name, native in zip(names, natives, strict=True)]
         schema = pa.schema([pa.field(name, into.arrow) for name, into in zip(names, targets, strict=True)])
         return schema, natives, targets
 
-    def _fetch(self, tree: Any) -> None:
+    def _described(self) -> list[Any]:
+        request = self.request
+        self.before = 0
+        tree = prove(self.connection, request["sql"])
+        wanted: dict[str, str] = {}
+        if request["remotes"]:
+            describe = request["op"] == "describe"
+            wanted = remote_paths(tree, request["parameters"], request["remotes"], describe=describe)
+        self._fetch(wanted)
+        try:
+            return self._describe()
+        except duckdb.Error as problem:
+            # It looked into a file that has only its name or its footer here: a wrong answer it cannot give.
+            if set(wanted.values()) <= {WHOLE} or explained(problem, request["sql"], self.before).facts["refused"]:
+                raise
+        self._fetch(dict.fromkeys(wanted, WHOLE))
+        return self._describe()
+
+    def _describe(self) -> list[Any]:
+        self.before = len("DESCRIBE\n")
+        return self.connection.execute(f"DESCRIBE\n{self.request['sql']}", self._parameters()).fetchall()
+
+    def _fetch(self, wanted: dict[str, str]) -> None:
         """Has the parent bring what the text names of remote sources."""
-        remotes = self.request["remotes"]
-        wanted = remote_paths(tree, self.request["parameters"], remotes) if remotes else []
         if wanted:
-            self.voice.say(WANTED, wanted)
+            self.voice.say(WANTED, {need: sorted(path for path in wanted if wanted[path] == need) for need in NEEDS})
             if not sys.stdin.readline():
                 os._exit(0)  # nobody waits any more
 

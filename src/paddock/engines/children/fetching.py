@@ -4,20 +4,22 @@ A query's process has no network and no credentials, so its parent fetches: `lak
 remote source `lake` that the pattern matches. The files lie in a folder of the query's own, which its process can only
 read; they go with it, and those of a killed worker go when the next one starts.
 
-Which files a pattern means is decided by DuckDB when it reads them: a few more may be fetched here, never fewer. Each
-file is one version of its object, or the job tries again.
+Each file is one version of its object, or the job tries again. To describe a query, the footers of some Parquet files
+and the names of the others are enough: these are there as empty files, which no reader takes for the whole.
 """
 
 import asyncio
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from paddock.engines.engine import Finding, QueryRefused
+from paddock.engines.children.matching import MOST_LISTED, check_count, matching
+from paddock.engines.engine import Finding, Tell
 from paddock.engines.settings import RemoteSettings
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 from paddock.storage.failures import NO_ROOM, disk_full
@@ -25,10 +27,19 @@ from paddock.storage.store import CHUNK, Entry, Store, check_key, open_store
 from paddock.storage.threads import change_on_io
 
 AT_ONCE = 4
-MOST_FILES = 10_000
-GLOB = re.compile(r"[*?\[]")
-PARTS = re.compile(r"\*\*|\*|\?|\[[^\]/]*\]|\[.*")
-MEANINGS = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+MAGIC = b"PAR1"
+# Footers of usual files are smaller, so one read does; of a file with a larger one than the most, all is fetched.
+TAIL, MOST_FOOTER = 64 << 10, 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Paths, by what is needed of their files: all of them; the columns of the first and the names of the others; only
+    their names."""
+
+    whole: Sequence[str]
+    columns: Sequence[str] = ()
+    names: Sequence[str] = ()
 
 
 class Remotes:
@@ -39,7 +50,7 @@ class Remotes:
         self._most = most
         self._used = 0
         # Each holds a chunk in memory.
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self.places = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
     async def folder(self, parent: Path) -> AsyncIterator["Fetched"]:
@@ -69,17 +80,15 @@ class Remotes:
             )
         self._used += size
 
-    async def fetch(self, store: Store, entry: Entry, path: Path) -> None:
-        async with self._places:
-            await _fetch(store, entry, path)
-
     async def files(self, name: str, suffixes: tuple[str, ...], most: int) -> Sequence[str]:
         """As a query would name them."""
         found: list[str] = []
+        listed = 0
         async for entry in self.open(name).list():
+            listed += 1
             if entry.key.lower().endswith(suffixes):
                 found.append(f"{name}/{entry.key}")
-            if len(found) == most:
+            if len(found) == most or listed == MOST_LISTED:
                 break
         return sorted(found)
 
@@ -88,9 +97,10 @@ class Remotes:
 
     async def _check(self, name: str) -> Finding:
         try:
-            store = self.open(name)
-            async for _ in store.list():
-                break
+            with refusals_of(name):
+                store = self.open(name)
+                async for _ in store.list():
+                    break
         except InfrastructureError as problem:
             return Finding(f"remote {name}", False, problem.message, problem.hint)
         return Finding(f"remote {name}", True, f"{store.url} can be listed")
@@ -101,23 +111,48 @@ class Fetched:
         self.path = path
         self.bytes = 0
         self._remotes = remotes
+        self._stores: dict[str, Store] = {}
 
-    async def bring(self, wanted: Iterable[str]) -> None:
-        """Every object that these paths name, whole. A path is the name of a source, a slash, and a key or a pattern."""
+    async def bring(self, wanted: Wanted, tell: Tell) -> None:
+        tell({"phase": "listing remote files"})
+        whole = await self._found(wanted.whole)
+        names = await self._found(wanted.names)
+        footers: set[tuple[str, str]] = set()
+        for path in wanted.columns:
+            found = await self._found([path])
+            # The one that DuckDB looks into. Should it look into another, it asks for all.
+            footers.add(min(found, key=lambda file: file[1].encode()))
+            names |= found
+        check_count(len({*whole, *names}), "The query names")
+        for file in footers - {*whole}:
+            if not await self._bring_footer(*file, names[file]):
+                whole[file] = names[file]
+        for name, key in {*names} - footers - {*whole}:
+            await self._keep(name, key, 0, b"")
+        await self._bring_whole(whole, tell)
+
+    async def _found(self, paths: Iterable[str]) -> dict[tuple[str, str], Entry]:
         found: dict[tuple[str, str], Entry] = {}
-        stores: dict[str, Store] = {}
-        for path in dict.fromkeys(wanted):
-            name, _, pattern = path.partition("/")
-            store = stores.setdefault(name, self._remotes.open(name))
-            for entry in await _matching(store, path, pattern):
-                found[name, entry.key] = entry
-        size = sum(entry.size for entry in found.values())
+        for path in paths:
+            name = path.partition("/")[0]
+            with refusals_of(name):
+                store = self._stores.setdefault(name, self._remotes.open(name))
+                found |= {(name, entry.key): entry for entry in await matching(store, path)}
+            check_count(len(found), "The query names")
+        return found
+
+    def _take(self, size: int) -> None:
         self._remotes.take(size)
         self.bytes += size
-        tasks = [
-            asyncio.create_task(self._remotes.fetch(stores[name], entry, self.path / name / entry.key))
-            for (name, _), entry in found.items()
-        ]
+
+    async def _bring_whole(self, found: Mapping[tuple[str, str], Entry], tell: Tell) -> None:
+        size = sum(entry.size for entry in found.values())
+        self._take(size)
+        free = (await asyncio.to_thread(shutil.disk_usage, self.path)).free
+        if size > free:
+            raise disk_full(f"for {size:,} bytes of remote sources: the disk for them has {free:,} free")
+        progress = Arriving(tell, size, len(found))
+        tasks = [asyncio.create_task(self._bring_one(*file, entry, progress)) for file, entry in found.items()]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -126,79 +161,123 @@ class Fetched:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _bring_one(self, name: str, key: str, entry: Entry, progress: "Arriving") -> None:
+        async with self._remotes.places:
+            with refusals_of(name), _kept(self._stores[name], key):
+                await _fetch(self._stores[name], entry, self.path / name / key, progress)
 
-async def _matching(store: Store, path: str, pattern: str) -> Sequence[Entry]:
-    if any(part in ("", ".", "..") for part in pattern.split("/")):
-        raise QueryRefused(
-            f"'{path}' is no path in a remote source.", code="path_denied", hint="Its folders have names, not '..'."
-        )
-    if GLOB.search(pattern) is None:
-        entry = await store.entry(pattern)
-        found = [] if entry is None else [entry]
-    else:
-        found = await _listed(store, path, pattern)
-    if not found:
-        raise QueryRefused(f"There is nothing at '{path}'.", code="remote_not_found")
-    return found
+    async def _bring_footer(self, name: str, key: str, entry: Entry) -> bool:
+        """At its place in a file that has holes elsewhere. False: there is none, or it is not worth it."""
+        if entry.size <= TAIL:
+            return False
+        store = self._stores[name]
+        with refusals_of(name):
+            tail = await _end_of(store, entry, TAIL)
+            length = int.from_bytes(tail[-8:-4], "little") + 8
+            if tail[-4:] != MAGIC or length > min(MOST_FOOTER, entry.size):
+                return False
+            if length > len(tail):
+                tail = await _end_of(store, entry, length)
+        self._take(len(tail))
+        await self._keep(name, key, entry.size - len(tail), tail)
+        return True
 
+    async def _keep(self, name: str, key: str, start: int, data: bytes) -> None:
+        def keep() -> None:
+            file = _new_file(self.path / name / check_key(key))
+            try:
+                os.lseek(file, start, os.SEEK_SET)
+                _write(file, data)
+            finally:
+                os.close(file)
 
-async def _listed(store: Store, path: str, pattern: str) -> list[Entry]:
-    folder = GLOB.split(pattern, maxsplit=1)[0].rpartition("/")[0]
-    matches = re.compile(_regular(pattern), re.DOTALL).fullmatch
-    found: list[Entry] = []
-    async for entry in store.list(folder):
-        # A name may hold a bracket of its own, and DuckDB then reads that one file.
-        if matches(entry.key) is None and entry.key != pattern:
-            continue
-        if len(found) == MOST_FILES:
-            raise PermanentRunnerError(
-                f"'{path}' names more than {MOST_FILES:,} files.", code="remote_too_large", hint="Name fewer."
-            )
-        found.append(entry)
-    return found
-
-
-def _regular(pattern: str) -> str:
-    """What matches at least all that DuckDB's pattern does."""
-    at, parts = 0, []
-    for found in PARTS.finditer(pattern):
-        parts += [re.escape(pattern[at : found.start()]), _meaning(found[0])]
-        at = found.end()
-    return "".join([*parts, re.escape(pattern[at:])]).replace(".*/", "(?:.*/)?")
+        with _kept(self._stores[name], key):
+            await change_on_io(keep)
 
 
-def _meaning(part: str) -> str:
-    if part.startswith("["):
-        return "[^/]" if part.endswith("]") else ".*"
-    return MEANINGS[part]
+@dataclass(slots=True)
+class Arriving:
+    """Tells a person how much of it is here."""
+
+    tell: Tell
+    total_bytes: int
+    total_files: int
+    bytes: int = 0
+    files: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def arrived(self, size: int, *, whole: bool = False) -> None:
+        self.bytes += size
+        self.files += whole
+        report = {
+            "phase": "fetching",
+            "fetched_bytes": self.bytes,
+            "total_bytes": self.total_bytes,
+            "fetched_files": self.files,
+            "total_files": self.total_files,
+        }
+        spent = time.monotonic() - self.began
+        if self.bytes and self.total_bytes:
+            report["percent"] = round(100 * self.bytes / self.total_bytes, 1)
+            if spent > 1:
+                report["eta_seconds"] = round(spent * (self.total_bytes - self.bytes) / self.bytes)
+        self.tell(report)
 
 
-async def _fetch(store: Store, entry: Entry, path: Path) -> None:
+async def _end_of(store: Store, entry: Entry, length: int) -> bytes:
+    # One byte more: it may have grown.
+    data = await store.read_range(entry.key, entry.size - length, length + 1)
+    if len(data) != length:
+        raise _changed(store, entry)
+    return data
+
+
+async def _fetch(store: Store, entry: Entry, path: Path, progress: Arriving) -> None:
     """Never more than was said to come, and of one version: a single request gives one, several are watched."""
     check_key(entry.key)
     before = await store.entry(entry.key) if entry.size > CHUNK else None
+    file = await asyncio.to_thread(_new_file, path)
     try:
-        file = await asyncio.to_thread(_new_file, path)
-        try:
-            done = 0
-            while done < entry.size:
-                length = min(CHUNK, entry.size - done)
-                # One byte more at the end: it may have grown.
-                data = await store.read_range(entry.key, done, length + (done + length == entry.size))
-                if len(data) != length:
-                    raise _changed(store, entry)
-                await change_on_io(_write, file, data)
-                done += length
-        finally:
-            os.close(file)
+        done = 0
+        progress.arrived(0)
+        while done < entry.size:
+            length = min(CHUNK, entry.size - done)
+            # One byte more at the end: it may have grown.
+            data = await store.read_range(entry.key, done, length + (done + length == entry.size))
+            if len(data) != length:
+                raise _changed(store, entry)
+            await change_on_io(_write, file, data)
+            done += length
+            progress.arrived(length)
+    finally:
+        os.close(file)
+    if before is not None and (await store.entry(entry.key)) != before:
+        raise _changed(store, entry)
+    progress.arrived(0, whole=True)
+
+
+@contextmanager
+def refusals_of(name: str) -> Iterator[None]:
+    """What Paddock's own store wants of its credentials is not what a remote source does."""
+    try:
+        yield
+    except PermanentRunnerError as problem:
+        if problem.code != "store_denied":
+            raise
+        hint = f"Check the credentials of the remote source '{name}', and that they may read and list there."
+        raise PermanentRunnerError(problem.message, code=problem.code, hint=hint) from None
+
+
+@contextmanager
+def _kept(store: Store, key: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
         if problem.errno in NO_ROOM:
             raise disk_full("on the disk for fetched files") from None
         raise PermanentRunnerError(
-            f"'{entry.key}' of {store.url} cannot be kept as a file: {problem.strerror}.", code="remote_not_kept"
+            f"'{key}' of {store.url} cannot be kept as a file: {problem.strerror}.", code="remote_not_kept"
         ) from None
-    if before is not None and (await store.entry(entry.key)) != before:
-        raise _changed(store, entry)
 
 
 def _changed(store: Store, entry: Entry) -> TransientResourceError:
@@ -211,6 +290,8 @@ def _changed(store: Store, entry: Entry) -> TransientResourceError:
 
 def _new_file(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Its name or its footer alone may have been there before.
+    path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
 
 

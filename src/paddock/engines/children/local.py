@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from paddock.engines.children import landlock
-from paddock.engines.children.fetching import Fetched
+from paddock.engines.children.fetching import Fetched, Wanted
 from paddock.engines.children.process import Child, Children
 from paddock.engines.children.wire import BATCH, COLUMNS, DONE, PROGRESS, WANTED, unpack_columns
-from paddock.engines.engine import Column, Described, Finding, Progress, Query, QueryRefused, Started, Stream
+from paddock.engines.engine import Column, Described, Finding, Progress, Query, QueryRefused, Started, Stream, Tell
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JsonObject
 
@@ -126,7 +126,7 @@ class LocalEngine:
                 **more,
             }
             await child.tell(request)
-            yield Asked(child, spill.name, fetched)
+            yield Asked(child, spill.name, fetched, query.tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,12 @@ class Asked:
     child: Child
     name: str
     fetched: Fetched | None
+    tell: Tell
 
     async def columns(self) -> tuple[pa.Schema, list[Column]]:
         kind, body = await self.child.hear()
-        if kind == WANTED and self.fetched is not None:
-            await self.fetched.bring(json.loads(bytes(body)))
+        while kind == WANTED and self.fetched is not None:
+            await self.fetched.bring(Wanted(**json.loads(bytes(body))), self.tell)
             await self.child.tell({"fetched": True})
             kind, body = await self.child.hear()
         if kind != COLUMNS:

@@ -3,8 +3,8 @@
 To the child, on standard input: lines of JSON. From the child, on a pipe of its own (standard output is not used: a
 library may print there): frames, each a kind, a length and so many bytes. A result is one COLUMNS, then BATCH after
 BATCH, with a PROGRESS (percent) between them or before the first, then DONE with the number of rows; or at any point
-ERROR. Before COLUMNS there may be one WANTED, the paths that the parent is to fetch; it answers when they are there. An
-answer that is no table is one VALUE.
+ERROR. Before COLUMNS there may be a WANTED, the paths that the parent is to fetch by what is needed of their files, and
+another one when it needs more of them; the parent answers when they are there. An answer that is no table is one VALUE.
 """
 
 import json
