@@ -16,7 +16,8 @@ from tests.exports.crash_scene import Scene, engine_children, kills, scene_in, u
 from tests.exports.place import Place
 from tests.exports.place import place as whole_place
 from tests.exports.test_crashes import lease_ends
-from tests.storage.servers import Server, free_ports
+from tests.ports import free_ports
+from tests.storage.servers import Server
 from tests.storage.servers import s3_server as s3_server
 
 pytestmark = pytest.mark.slow
