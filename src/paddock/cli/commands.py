@@ -32,7 +32,9 @@ SECTIONS: tuple[Section, ...] = (
         (
             Command("export", "paddock.cli.export:export", "SQL to Parquet, CSV or JSON Lines, on your disk."),
             Command("exports", "paddock.cli.exports:app", "The files made so far.", "list show watch download rm"),
-            Command("engines", "paddock.cli.engines:app", "What runs the queries.", "list check browse describe"),
+            Command(
+                "engines", "paddock.cli.engines:app", "What runs the queries.", "list check browse describe preview"
+            ),
             Command(
                 "mappings",
                 "paddock.cli.mappings:app",
