@@ -1,9 +1,10 @@
-"""Size of our Parquet files against Arrow's own writer: zstd 1, the same 128 Ki rows in a group, nothing else set.
+"""Size of our Parquet files as they come against Arrow's own writer: zstd 1, the same 128 Ki rows in a group, nothing
+else set.
 
 Three tables, made up but shaped as people export them: orders (keys, codes, decimals, times, little text), events of a
 web shop (random ids, paths, clients, times), customers (names, addresses, free text). The gain comes from the columns:
-dictionaries only where values repeat, decimals as integers. Free text and random ids compress to the same bytes in every
-encoding, so the more a table has of them, the nearer it comes to 1. `delta` and `compact` are the options of those names.
+dictionaries only where values repeat, zstd 3 where that pays, larger pages, decimals as integers. Random ids compress to
+the same bytes in every encoding, so the more a table has of them, the nearer it comes to 1. `delta` and `compact` are the options of those names.
 
 The size does not depend on the machine; CPU is that of this process, encoding on one thread, reading back included.
 """

@@ -373,3 +373,12 @@ async def test_a_root_that_is_missing_is_said(tmp_path: Path) -> None:
     assert (await refused(engine, "SELECT 1")).code == "engine_root_missing"
     assert [finding.ok for finding in await engine.check(Query("")) if finding.what.startswith("root")] == [False]
     await engine.close()
+
+
+def test_a_child_loads_nothing_that_it_can_do_without() -> None:
+    """Its start is paid by every query. Arrow's functions are the parent's, see `infinity`."""
+    needless = {"duckdb", "dataclasses", "inspect", "pyarrow.compute", "numpy"}
+    code = f"import sys, paddock.engines.children.duckdb_session; print(sorted({needless} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

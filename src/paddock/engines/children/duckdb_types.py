@@ -5,7 +5,7 @@ exact form is refused with the cast to write.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from _duckdb._sqltypes import DuckDBPyType
@@ -14,8 +14,7 @@ from paddock.engines.children.quoting import quoted
 from paddock.engines.children.wire import Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """`cast`: the type DuckDB casts to first. `refused`: why there is no rule, and what to write."""
 
     arrow: pa.DataType | None = None
@@ -64,8 +63,7 @@ TYPES: Mapping[str, Rule] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     arrow: pa.DataType
     # The SQL type to cast to, which is the type itself where `changed` is False.
     sql: str
