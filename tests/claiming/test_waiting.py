@@ -88,6 +88,29 @@ async def test_a_job_that_was_there_and_becomes_due(core: Core) -> None:
     assert len(await soon(start(await worker(core)))) == 1
 
 
+@pytest.mark.parametrize("why", ["its lease is over", "it is quiet"])
+async def test_a_worker_that_may_take_nothing_swallows_no_wake_up(core: Core, clock: DatabaseClock, why: str) -> None:
+    """A frozen worker's call stays open, and it waits longest: it is the first to be woken."""
+    barred = await worker(core)
+    first = start(barred)
+    await waiting(core)
+    if why == "it is quiet":
+        await core.quiet(barred.session, actor="ops")  # type: ignore[arg-type]
+    else:
+        await clock.advance(seconds=61)
+    second = start(await worker(core))
+    await waiting(core, 2)
+    [id] = await submit(core)
+    assert [attempt.id for attempt in await soon(second)] == [id]
+
+    if why == "it is quiet":
+        await core.quiet(barred.session, actor="ops", quiet=False)  # type: ignore[arg-type]
+    else:
+        await barred.beat()
+    [id] = await submit(core)
+    assert [attempt.id for attempt in await soon(first)] == [id]
+
+
 async def test_a_released_job(core: Core) -> None:
     await submit(core)
     attempt = await (await worker(core)).claim_one()

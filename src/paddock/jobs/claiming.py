@@ -18,7 +18,7 @@ import asyncpg
 
 from paddock.db.pool import DEADLOCKS, statements
 from paddock.jobs import wire
-from paddock.jobs.cursors import Cursors
+from paddock.jobs.cursors import Cursors, Pair
 from paddock.jobs.handing_out import handed_out
 from paddock.jobs.link import SessionUnknown
 from paddock.jobs.waiters import Waiter, Waiters
@@ -33,6 +33,8 @@ LANES = range(5)
 MOST_PER_CLAIM = 1_000
 LONGEST_WAIT = 30.0
 SWEEP_SECONDS = 5.0
+# How often a session that may take nothing, because it is quiet or its lease is over, looks whether it may again.
+BARRED_SECONDS = 1.0
 MOST_WORKERS = 10_000
 EVERY_TENTH = 10
 # The order in which a worker gets them.
@@ -80,7 +82,7 @@ class Claims:
                 through = bool(message.only) and not claimed.open
                 if claimed.jobs or through or waiter.lost or waiter.superseded or self.closing.is_set() or left <= 0:
                     return claimed
-                await self._sleep(waiter, kinds, left)
+                await self._sleep(waiter, kinds, wakes, left)
                 waited = True
         finally:
             self.waiters.leave(waiter)
@@ -128,8 +130,13 @@ class Claims:
             self.cursors.forget(pair)
             self.waiters.rouse(pair, 1)
 
-    async def _sleep(self, waiter: Waiter, kinds: Sequence[str], left: float) -> None:
-        await self._worker(waiter.session)
+    async def _sleep(self, waiter: Waiter, kinds: Sequence[str], wakes: Collection[Pair], left: float) -> None:
+        session = await self._session(waiter.session)
+        waiter.barred = bool(session["quiet"] or not session["live"])
+        if waiter.barred:
+            # A frozen worker's call stays open, and would swallow the wake-ups of those who can work.
+            self.waiters.pass_on(wakes)
+            left = min(left, BARRED_SECONDS)
         due_in = await self._core.db.fetchval(SQL["next_due"], list(kinds)) if kinds else None
         now = time.monotonic()
         if due_in is not None:
@@ -213,13 +220,17 @@ class Claims:
         return wire.Claimed(jobs=jobs, open=related)
 
     async def _worker(self, session: UUID) -> _Worker:
+        row = await self._session(session)
+        if len(self._workers) > MOST_WORKERS:
+            self._workers.clear()
+        return self._workers.setdefault(session, _Worker(str(row["worker_id"])))
+
+    async def _session(self, session: UUID) -> asyncpg.Record:
         row = await self._core.db.fetchrow(SESSIONS["session"], session)
         if row is None:
             self._workers.pop(session, None)
             raise SessionUnknown(str(session))
-        if len(self._workers) > MOST_WORKERS:
-            self._workers.clear()
-        return self._workers.setdefault(session, _Worker(str(row["worker_id"])))
+        return row
 
 
 def _bounded(limit: int) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -22,6 +22,8 @@ class Waiter:
     submitted_kinds: frozenset[str]
     # It waits for certain jobs only: woken by all of their kinds, but no wake-up is spent on it.
     choosy: bool = False
+    # Its session may take nothing for now: no wake-up is spent on it either.
+    barred: bool = False
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     # What it was woken for and has not looked for since; and whether it has to look for everything.
     wakes: set[Pair] = field(default_factory=set)
@@ -36,7 +38,7 @@ class Waiter:
         return (self.session, self.claim_id)
 
     def takes(self, pair: Pair) -> bool:
-        return pair[0] in (self.kinds if pair[1] else self.submitted_kinds)
+        return not self.barred and pair[0] in (self.kinds if pair[1] else self.submitted_kinds)
 
     def heed(self) -> tuple[set[Pair], bool]:
         """Called before it looks: what becomes due while it looks wakes it again. What it was woken for, and whether it
@@ -84,7 +86,10 @@ class Waiters:
         if self._waiters.get(waiter.key) is waiter:
             del self._waiters[waiter.key]
         # Woken, and gone without looking again (full, hung up, time is up): the job is for somebody else.
-        for pair in waiter.wakes:
+        self.pass_on(waiter.wakes)
+
+    def pass_on(self, wakes: Iterable[Pair]) -> None:
+        for pair in wakes:
             self.rouse(pair, 1)
 
     def rouse(self, pair: Pair, n: int) -> None:
