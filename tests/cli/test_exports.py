@@ -60,7 +60,7 @@ def test_a_failed_export_exits_1_and_leaves_no_file(terminal: Terminal, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
+def test_ctrl_c_tells_how_to_go_on_and_how_to_stop_it(up: Up, terminal: Terminal, tmp_path: Path) -> None:
     endless = "SELECT sum(a.range * b.range) AS n FROM range(10000000) a, range(1000000) b"
     command = [sys.executable, "-m", "paddock.cli", "export", endless, "--to", "n.parquet", "--data", str(up.data)]
     with (tmp_path / "said").open("wb") as output:
@@ -68,14 +68,16 @@ def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
     try:
         wait_for("it is followed", lambda: "claimed" in (tmp_path / "said").read_text())
         running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 130
+        assert running.wait(60) == 130
     finally:
         running.kill()
         running.wait()
     said = (tmp_path / "said").read_text()
-    [job] = re.findall(r"paddock jobs cancel (\S+)", said)
-    with up.client() as client:
-        client.cancel(job)
+    [export] = re.findall(r"paddock exports cancel (\S+)", said)
+    assert terminal("exports", "cancel", export).out == f"{export} is being cancelled.\n"
+    assert terminal("exports", "watch", export).code == 1
+    again = terminal("exports", "cancel", export)
+    assert (again.code, "cancelled" in again.err) == (4, True)
     assert re.search(r"paddock exports download \S+ --to n.parquet", said)
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["said"]

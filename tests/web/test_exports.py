@@ -252,7 +252,7 @@ def _id(location: str) -> UUID:
         ({"engine": "warehouse"}, 422, "Missing use case ID"),
         ({"engine": "warehouse", "role": "a b"}, 422, "A role has letters"),
         ({"engine": "warehouse", "role": "board"}, 403, "may not use the engine role"),
-        ({"engine": "other"}, 403, "may not use an engine"),
+        ({"engine": "other"}, 403, "that this token may use"),
         ({"destination": "lake"}, 422, "Say where in it"),
         ({"destination": "lake", "prefix": "../up"}, 422, "is no folder of a destination"),
         ({"destination": "sea", "prefix": "x"}, 403, "may not write to a destination"),

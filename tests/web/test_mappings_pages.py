@@ -153,7 +153,7 @@ async def test_a_validation_shows_each_mismatch_at_its_column_and_a_refused_quer
     assert "FLIES_TO Airline → Airport fits" in text
     missing = words_of(await ann.read(f"/mappings/{mapping.id}?validate=warehouse"))
     assert "It could not be asked. Missing use case ID" in missing
-    assert "may not use an engine" in words_of(await ann.read(f"/mappings/{mapping.id}?validate=%3Cb%3E"))
+    assert "that this token may use" in words_of(await ann.read(f"/mappings/{mapping.id}?validate=%3Cb%3E"))
 
 
 async def test_a_mapping_is_made_changed_and_copied_by_forms(core: Core, ann: Browser) -> None:
@@ -316,7 +316,7 @@ async def test_a_failed_snapshot_tells_why_and_is_tried_again_and_cancelled(
     ("fields", "status", "told"),
     [
         ({"engine": "warehouse"}, 422, "Missing use case ID"),
-        ({"engine": "nonesuch"}, 403, "may not use an engine"),
+        ({"engine": "nonesuch"}, 403, "that this token may use"),
         ({"engine": "local", "ttl": "P0D"}, 422, "longer than nothing"),
         ({"engine": "local", "name": "x" * 300}, 422, "at most 255"),
     ],

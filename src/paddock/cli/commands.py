@@ -31,7 +31,9 @@ SECTIONS: tuple[Section, ...] = (
         "Exports",
         (
             Command("export", "paddock.cli.export:export", "SQL to Parquet, CSV or JSON Lines, on your disk."),
-            Command("exports", "paddock.cli.exports:app", "The files made so far.", "list show watch download rm"),
+            Command(
+                "exports", "paddock.cli.exports:app", "The files made so far.", "list show watch download cancel rm"
+            ),
             Command(
                 "engines", "paddock.cli.engines:app", "What runs the queries.", "list check browse describe preview"
             ),

@@ -123,7 +123,7 @@ def export(
             f"\nInterrupted here; export {made['id']} goes on at the server.\n"
             f"  paddock exports watch {made['id']}   follows it\n"
             f"  paddock exports download {made['id']} --to {to or 'FOLDER'}   fetches it when it is done\n"
-            f"  paddock jobs cancel {made['job_id']}   stops it\n"
+            f"  paddock exports cancel {made['id']}   stops it\n"
         )
         return 130
 

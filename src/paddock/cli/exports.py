@@ -93,6 +93,21 @@ def download(
 
 
 @app.command
+def cancel(export: str, *, output: Output = "table", connect: Connect = HERE) -> int:
+    """Stop an export that is being made.
+
+    Parameters
+    ----------
+    export:
+        Its id.
+    """
+    server = open_server(connect)
+    server.post(f"/api/jobs/{server.get(f'/api/exports/{export}')['job_id']}/cancel", {})
+    show_one({"id": export, "status": "cancelled"}, output, person=lambda _: f"{export} is being cancelled.")
+    return 0
+
+
+@app.command
 def rm(export: str, *, output: Output = "table", connect: Connect = HERE) -> int:
     """Delete an export and its files.
 

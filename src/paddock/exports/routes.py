@@ -146,7 +146,7 @@ def allowed_engine(config: Config, caller: Caller, named: str | None, role: str 
         raise ApiError(
             403,
             "engine_not_allowed",
-            f"This token may not use an engine '{name}'.",
+            f"There is no engine '{name}' that this token may use.",
             hint=f"Yours: {', '.join(mine) or 'none'}. Others must be configured, and granted to your token.",
         )
     check_role(caller, known[name], role)
