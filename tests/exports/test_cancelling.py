@@ -117,11 +117,13 @@ async def test_a_worker_that_does_not_know_of_the_cancel_publishes_nothing(clock
     assert scene.at_destination("daily") == set()
 
 
+@pytest.mark.parametrize("hears", ["when it asks the fence", "while it sends it"])
 async def test_a_manifest_that_its_worker_sends_after_the_cleanup_is_taken_back(
-    clock: DatabaseClock, scene: Scene
+    clock: DatabaseClock, scene: Scene, hears: str
 ) -> None:
     """The fence was asked and the worker stood still: a cleanup waits for what may be on its way, and still is early."""
-    scene.plan("hold delivering 1", "hold raised 1")
+    early = hears == "while it sends it"
+    scene.plan("hold delivering 1", "hold delivered 1" if early else "hold raised 1")
     async with scene.doomed_worker() as doomed:
         export = await scene.export(to="daily")
         await scene.held()
@@ -148,8 +150,18 @@ async def test_a_manifest_that_its_worker_sends_after_the_cleanup_is_taken_back(
         assert scene.at_destination("daily") == set()
 
         scene.let_go()
+        if early:
+            await scene.held()
+            assert scene.at_destination("daily") == {"_manifest.json"}
         os.kill(doomed.pid, signal.SIGCONT)
-        await scene.held()
+
+        async def taken_back() -> bool:
+            return scene.at_destination("daily") == set()
+
+        if early:
+            await until("it is taken back", taken_back)
+        else:
+            await scene.held()
 
     assert scene.at_destination("daily") == set()
     assert await scene.locks() == []

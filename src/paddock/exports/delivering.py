@@ -71,8 +71,12 @@ async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
         previous = await _previous(there, target, found, set(names.values()))
         await workshop.store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
         await _copy(workshop.store, draft, there, target, names)
-        await _publish(turn, there, target, _manifest(turn, manifest, names), seen)
-        await _confirm(turn, there, target, names.values())
+        try:
+            await _publish(turn, there, target, _manifest(turn, manifest, names), seen)
+            await turn.save(turn.saved, progress=False)
+        except (StaleAttempt, asyncio.CancelledError):
+            await _take_back(there, target, str(turn.id), names.values())
+            raise
     await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
     return done({**result, "destination": target.key})
 
@@ -126,17 +130,14 @@ async def _publish(turn: Turn[ExportPayload], there: Store, target: Target, mani
         )
 
 
-async def _confirm(turn: Turn[ExportPayload], there: Store, target: Target, names: Iterable[str]) -> None:
-    """The job may have moved on meanwhile. To another attempt: that one finds the manifest, and it is right. To its
-    cleanup: that one looks for a manifest after it deleted the copies, so whoever of the two is later sees the other."""
-    try:
-        await turn.save(turn.saved, progress=False)
-    except StaleAttempt:
-        for name in names:
-            if await there.size(f"{target.prefix}/{name}") is None:
-                await _remove_manifest(there, target, str(turn.id))
-                break
-        raise
+async def _take_back(there: Store, target: Target, job: str, names: Iterable[str]) -> None:
+    """The job has moved on, or this turn has to end. To another attempt: that one finds the manifest, and it is right.
+    To its cleanup: that one looks for a manifest after it deleted the copies, so whoever of the two is later sees the
+    other."""
+    for name in names:
+        if await there.size(f"{target.prefix}/{name}") is None:
+            await _remove_manifest(there, target, job)
+            return
 
 
 async def _remove_manifest(there: Store, target: Target, job: str) -> None:
