@@ -94,6 +94,7 @@ async def test_a_job_is_watched_to_its_end_without_a_reload(person: Person, post
         await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
         await expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
         assert await page.evaluate("window.stayed")
+        await page.goto("about:blank")  # it would ask a server that is gone
 
 
 async def test_a_killed_worker_is_seen_as_a_rescue_without_a_reload(person: Person, up: Up, jobs: Client) -> None:

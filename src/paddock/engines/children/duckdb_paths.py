@@ -7,8 +7,7 @@ without naming their source.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddock.engines.children.duckdb_gate import TABLE_FUNCTIONS, nodes
 from paddock.engines.children.wire import Failure
@@ -25,8 +24,8 @@ NAMES, COLUMNS, WHOLE = "names", "columns", "whole"
 NEEDS = (NAMES, COLUMNS, WHOLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+# No dataclass: what that loads would be paid by the start of every query's process.
+class Path(NamedTuple):
     text: str
     # To know the query's columns. Those of Parquet files are the first one's; the names of all may be columns too.
     to_describe: str = WHOLE
