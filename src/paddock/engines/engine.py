@@ -148,8 +148,8 @@ class QueryRefused(PermanentRunnerError):
         self.column = column
 
     def with_place(self) -> "QueryRefused":
-        """Told in words, for who has only those."""
-        if self.line is None:
+        """Told in words, for who has only those. Trino's tell it already."""
+        if self.line is None or f"line {self.line}:{self.column}:" in self.message:
             return self
         return QueryRefused(f"{self.message} Line {self.line}, column {self.column}.", code=self.code, hint=self.hint)
 
