@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,7 @@ import yaml
 
 from paddock.cli import app
 from paddock.client import Client
-from tests.processes.running import Up, clean_environment, data_folder, running_up
+from tests.processes.running import Up, clean_environment, data_folder, running_up, wait_for
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,21 @@ class Terminal:
         out, err = self._capsys.readouterr()
         assert "Traceback" not in err
         return Said(code, out, err)
+
+
+def interrupted(up: Up, folder: Path, once: str, *words: str) -> str:
+    """What a command says that gets Ctrl-C once it has said something, and then exits as a shell expects."""
+    command = [sys.executable, "-m", "paddock.cli", *words, "--data", str(up.data)]
+    with (folder / "said").open("wb") as output:
+        running = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(), cwd=folder)
+    try:
+        wait_for(f"it says '{once}'", lambda: once in (folder / "said").read_text())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+    finally:
+        running.kill()
+        running.wait()
+    return (folder / "said").read_text()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from paddock.cli import dump_files
 from paddock.client import Client
-from tests.cli.conftest import Said, Terminal
+from tests.cli.conftest import Said, Terminal, interrupted
 from tests.cli.dumping import CONFIGURATION, ORDERS, Cutting, cutting, write_databases
 from tests.processes.running import Up, clean_environment, data_folder, running_up, wait_for
 
@@ -214,17 +213,7 @@ def test_a_dump_that_waits_is_cancelled_and_not_removed(terminal: Terminal) -> N
 
 
 def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "paddock.cli", "dump", "elsewhere", "-o", "x.sql", "--data", str(up.data)]
-    with (tmp_path / "said").open("wb") as output:
-        running = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(), cwd=tmp_path)
-    try:
-        wait_for("it waits", lambda: "waiting" in (tmp_path / "said").read_text())
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
-    finally:
-        running.kill()
-        running.wait()
-    said = (tmp_path / "said").read_text()
+    said = interrupted(up, tmp_path, "waiting", "dump", "elsewhere", "-o", "x.sql")
     [id, *_] = ID.findall(said)
     assert f"paddock dumps download {id} -o x.sql" in said
     assert f"paddock dumps cancel {id}" in said

@@ -1,16 +1,13 @@
 """`paddock export` and `paddock exports` against a running server."""
 
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Terminal
-from tests.processes.running import Up, clean_environment, wait_for
+from tests.cli.conftest import Terminal, interrupted
+from tests.processes.running import Up
 
 SQL = "SELECT i AS n FROM range(3) t(i)"
 
@@ -62,17 +59,7 @@ def test_a_failed_export_exits_1_and_leaves_no_file(terminal: Terminal, tmp_path
 
 def test_ctrl_c_tells_how_to_go_on_and_how_to_stop_it(up: Up, terminal: Terminal, tmp_path: Path) -> None:
     endless = "SELECT sum(a.range * b.range) AS n FROM range(10000000) a, range(1000000) b"
-    command = [sys.executable, "-m", "paddock.cli", "export", endless, "--to", "n.parquet", "--data", str(up.data)]
-    with (tmp_path / "said").open("wb") as output:
-        running = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(), cwd=tmp_path)
-    try:
-        wait_for("it is followed", lambda: "claimed" in (tmp_path / "said").read_text())
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
-    finally:
-        running.kill()
-        running.wait()
-    said = (tmp_path / "said").read_text()
+    said = interrupted(up, tmp_path, "claimed", "export", endless, "--to", "n.parquet")
     [export] = re.findall(r"paddock exports cancel (\S+)", said)
     assert terminal("exports", "cancel", export).out == f"{export} is being cancelled.\n"
     assert terminal("exports", "watch", export).code == 1

@@ -6,6 +6,7 @@ import signal
 import pyarrow as pa
 import pytest
 
+from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from tests.conftest import DatabaseClock
 from tests.exports.crash_scene import BACKWARDS, Scene, engine_children, kills, until
@@ -92,20 +93,25 @@ async def test_a_cleanup_killed(scene: Scene) -> None:
     assert await scene.locks() == []
 
 
+async def _cancelled_while_it_stands_still(scene: Scene, clock: DatabaseClock, supervisor: int) -> Export:
+    export = await scene.export(to="daily")
+    await scene.held()
+    os.kill(supervisor, signal.SIGSTOP)
+    await scene.cancel(export)
+
+    async def session_over() -> bool:
+        await clock.advance(seconds=9)
+        return (await rescuing.rescue(scene.core)).cleanups > 0
+
+    await until("the session is over", session_over)
+    return export
+
+
 async def test_a_worker_that_does_not_know_of_the_cancel_publishes_nothing(clock: DatabaseClock, scene: Scene) -> None:
     """It lost the control plane, not the store: its copies are gone when it comes to its manifest, and asks first."""
     scene.plan("hold deciding 2", "hold raised 1")
     async with scene.doomed_worker() as doomed:
-        export = await scene.export(to="daily")
-        await scene.held()
-        os.kill(doomed.pid, signal.SIGSTOP)
-        await scene.cancel(export)
-
-        async def session_over() -> bool:
-            await clock.advance(seconds=9)
-            return (await rescuing.rescue(scene.core)).cleanups > 0
-
-        await until("the session is over", session_over)
+        export = await _cancelled_while_it_stands_still(scene, clock, doomed.pid)
         async with scene.working():
             assert (await scene.cleaned(export)).status == "completed"
         assert scene.at_destination("daily") == set()
@@ -125,16 +131,7 @@ async def test_a_manifest_that_its_worker_sends_after_the_cleanup_is_taken_back(
     early = hears == "while it sends it"
     scene.plan("hold delivering 1", "hold delivered 1" if early else "hold raised 1")
     async with scene.doomed_worker() as doomed:
-        export = await scene.export(to="daily")
-        await scene.held()
-        os.kill(doomed.pid, signal.SIGSTOP)
-        await scene.cancel(export)
-
-        async def session_over() -> bool:
-            await clock.advance(seconds=9)
-            return (await rescuing.rescue(scene.core)).cleanups > 0
-
-        await until("the session is over", session_over)
+        export = await _cancelled_while_it_stands_still(scene, clock, doomed.pid)
         async with scene.working():
             cleanup = await scene.cleanup_of(export)
 
