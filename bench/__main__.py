@@ -22,7 +22,9 @@ BENCHMARKS = (
     "beats",
     "queries",
     "pages",
+    "scaling",
     "memory",
+    "starts",
     "stale_writer",
     "parquet_size",
     "duckdb_parquet",
@@ -36,6 +38,16 @@ BENCHMARKS = (
     "dump_keyset",
     "dump_memory",
     "dump_neighbours",
+    "graphs",
+    "ingest",
+    "ingest_backpressure",
+    "background_passes",
+    "background_idle",
+    "kubernetes_pods",
+    "scraping",
+    "schema_merging",
+    "schema_reading",
+    "tables",
 )
 
 Benchmark = Callable[[Env], Awaitable[list[Figure]]]

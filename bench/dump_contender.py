@@ -14,9 +14,9 @@ from typing import cast
 
 from bench.dump_job import cpu
 from paddock.dumps.composing import Composer
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.postgres.source import PostgresSource
-from paddock.dumps.settings import PostgresDatabase
 
 
 async def ours(url: str, format: Format) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from paddock.config import load
 from paddock.dumps import running
 from paddock.dumps.model import DumpPayload
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.resources import DumpResources
 from paddock.jobs.model import AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Again, Done
 from paddock.jobs.turn import Turn
@@ -56,7 +56,7 @@ async def dumped(type: str, source: Path | str, format: str, folder: Path, **set
             **settings,
         },
     )
-    workshop, line, id = DumpWorkshop(config), _Line(), uuid4()
+    workshop, line, id = DumpResources(config), _Line(), uuid4()
     payload = DumpPayload.model_validate({"dump_id": "export_bench", "database": "bench", "format": format})
     before = cpu()
     while True:

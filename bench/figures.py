@@ -21,7 +21,7 @@ RESULTS_JSON = FOLDER / "results.json"
 RESULTS_MARKDOWN = FOLDER / "RESULTS.md"
 PEERS = (
     "paddock", "pgqueuer", "procrastinate", "asyncpg", "psycopg", "uvloop", "pyarrow", "duckdb", "trino", "connectorx",
-    "adbc-driver-postgresql",
+    "adbc-driver-postgresql", "pyiceberg",
 )  # fmt: skip
 
 

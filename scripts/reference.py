@@ -8,11 +8,16 @@ import inspect
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from paddock.jobs.kinds import Kinds
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 HEADER = "<!-- Written by scripts/reference from the code: change that, then run it. -->\n\n"
@@ -32,20 +37,17 @@ def code(text: str) -> str:
 def configuration() -> str:
     from paddock import config
 
-    groups = {name: group for group, names in config.TABLES.items() for name in names}
-    older: dict[str, list[str]] = {}
-    for variable, name in config.OLDER_NAMES.items():
-        older.setdefault(name, []).append(variable)
-    notes = _comments(config.Config)
+    known = config.known_settings()
+    notes = {model: _comments(model) for model in {setting.model for setting in known.values()}}
     rows = [
         (
             code(config.PREFIX + name.upper()),
-            code(_key(groups[name], name)) if name in groups else code(name),
-            _default(name, field),
-            ", ".join(map(code, older.get(name, []))),
-            notes.get(name, ""),
+            code(_key(setting.table, name)) if setting.table else code(_at_top(name, known)),
+            _default(name, setting.info),
+            ", ".join(map(code, setting.older)),
+            notes[setting.model].get(setting.field, ""),
         )
-        for name, field in config.Config.model_fields.items()
+        for name, setting in known.items()
     ]
     return (
         "# Settings\n\n"
@@ -55,6 +57,12 @@ def configuration() -> str:
         f"Each older name below may also be written with `{config.OLDER_PREFIX}` before it.\n\n"
         + table(("variable", "in paddock.toml", "default", "older names", "when it is not set"), rows)
     )
+
+
+def _at_top(name: str, known: Container[str]) -> str:
+    """A table in a table, like `[runtime.kubernetes]`, where the outer one is the name of another setting."""
+    outer, _, inner = name.partition("_")
+    return f"{outer}.{inner}" if inner and outer in known else name
 
 
 def _key(group: str, name: str) -> str:
@@ -85,29 +93,53 @@ def _comments(of: type) -> dict[str, str]:
 def metrics() -> str:
     from prometheus_client import CollectorRegistry
 
-    from paddock.metrics import Labelled, Metrics
+    from paddock.capability import each
+    from paddock.metrics import Metrics
+    from paddock.pass_metrics import PassMetrics
+    from paddock.runtimes.kubernetes.metrics import KubernetesMetrics
+
+    # A capability's metrics stand in the module that sets its gauges; those of background jobs are in `PassMetrics`.
+    own = [(capability, _described(inspect.getmodule(sample))) for capability, sample in each("gauges")]
+    heads = ("name", "type", "labels", "what it says")
+    return (
+        "# Metrics\n\nIn the text format of Prometheus, at `/metrics` of `paddock serve` and of `paddock worker`.\n\n"
+        + table(heads, sorted(_described(Metrics(CollectorRegistry()))))
+        + "\n## Background jobs\n\nOf `paddock serve` alone. What the database tells (gauges) reads the same on every replica.\n\n"
+        + table(heads, sorted(_described(PassMetrics(CollectorRegistry()))))
+        + "".join(
+            f"\n## {capability.title}\n\nOf `paddock serve` alone.\n\n{table(heads, sorted(rows))}"
+            for capability, rows in own
+            if rows
+        )
+        + "\n## Kubernetes\n\nOf whoever talks to the API server: `paddock serve`, and workers whose jobs run on the cluster.\n\n"
+        + table(heads, sorted(_described(KubernetesMetrics(CollectorRegistry()))))
+    )
+
+
+def _described(metrics: object) -> list[tuple[str, str, str, str]]:
+    from paddock.metrics import Labelled
 
     rows = []
-    for value in vars(Metrics(CollectorRegistry())).values():
+    held = [
+        each for value in vars(metrics).values() for each in (value.values() if isinstance(value, dict) else (value,))
+    ]
+    for value in held:
         metric = value.metric if isinstance(value, Labelled) else value
-        if not hasattr(metric, "describe"):
+        if isinstance(metric, type) or not hasattr(metric, "describe"):
             continue
         [described] = metric.describe()
         name = f"{described.name}_total" if described.type == "counter" else described.name
         rows.append((code(name), described.type, ", ".join(map(code, metric._labelnames)), described.documentation))
-    return (
-        "# Metrics\n\nIn the text format of Prometheus, at `/metrics` of `paddock serve` and of `paddock worker`.\n\n"
-        + table(("name", "type", "labels", "what it says"), sorted(rows))
-    )
+    return rows
 
 
 def commands() -> str:
     from paddock.cli.app import build
-    from paddock.cli.commands import SECTIONS, overview
+    from paddock.cli.commands import overview, sections
 
     app = build()
     parts = [f"# Commands\n\n```text\n{overview().rstrip()}\n```\n"]
-    for section in SECTIONS:
+    for section in sections():
         for command in section.commands:
             for verb in [*([""] if command.alone or not command.verbs else []), *command.verbs.split()]:
                 words = [command.name, *([verb] if verb else [])]
@@ -136,19 +168,23 @@ def _help(app: Any, words: list[str]) -> str:
 def routes() -> str:
     from fastapi import FastAPI
 
-    from paddock import doctor, dumps, exports
-    from paddock.api.access import ACCESS
-    from paddock.api.app import ROUTERS, openapi
+    from paddock import doctor
+    from paddock.api import health
+    from paddock.api.access import OPEN, table_of
+    from paddock.api.app import internal_routes, openapi, public_routes
+    from paddock.web import pages
 
-    app = FastAPI()
-    for router in (*ROUTERS, doctor.router(), *exports.routers(), *dumps.routers()):
-        app.router.routes.extend(router.routes)
+    app = FastAPI(openapi_url=None)  # with it come routes of its own
+    app.router.routes.extend(public_routes([doctor.router()], pages.routes()))
     documented: Mapping[str, Mapping[str, Any]] = openapi(app)["paths"]
+    access = table_of([*app.routes, *internal_routes(), *health.metrics_router.routes])
     rows = []
-    for route, roles in ACCESS.items():
+    for route, roles in sorted(access.items(), key=_place):
         method, path = route.split(" ", 1)
         operation = documented.get(path, {}).get(method.lower(), {})
-        rows.append((code(route), ", ".join(sorted(roles)), operation.get("summary", "")))
+        internal = path.startswith("/internal/") and roles == OPEN
+        who = "who has the token of the thing it is about" if internal else ", ".join(sorted(roles))
+        rows.append((code(route), who, operation.get("summary", "")))
     return (
         "# HTTP routes\n\n"
         "The whole document, with bodies, answers and examples, is at `/openapi.json` of a running control plane."
@@ -157,20 +193,48 @@ def routes() -> str:
     )
 
 
-def kinds() -> str:
-    from paddock.dumps.scheduled import SCHEDULED as SCHEDULED_DUMP
-    from paddock.exports.scheduled import SCHEDULED as SCHEDULED_EXPORT
-    from paddock.jobs import upkeep
-    from paddock.jobs.probe import PROBE, PROBE_BLOCKING
-    from paddock.jobs.webhook import WEBHOOK
+def _place(line: tuple[str, Collection[str]]) -> tuple[int, str, int]:
+    """Where a route is listed: what is open, the dashboard, the workers' API, the public API; in each by its path."""
+    from paddock.api.access import OPEN
 
+    route, roles = line
+    method, path = route.split(" ", 1)
+    if path.startswith("/internal/"):
+        part = 2
+    elif roles == OPEN:
+        part = 0
+    else:
+        part = 3 if path.startswith(("/api/", "/export/")) else 1
+    return part, path, ("GET", "POST", "PUT", "PATCH", "DELETE").index(method)
+
+
+NAMED = {"dump:name": "dump:NAME", "maintenance:catalog": "maintenance:CATALOG", "tables:catalog": "tables:CATALOG"}
+
+
+def _every_kind() -> "Kinds":
+    """With those that an installation has for each of the databases and catalogs that it configures."""
+    from paddock.config import Config
+    from paddock.dumps.settings import DumpSettings
+    from paddock.known_kinds import all_kinds
+    from paddock.maintenance.settings import MaintenanceSettings
+
+    return all_kinds(
+        Config().with_settings(
+            DumpSettings(databases={"name": {"type": "postgres", "url": "postgresql://db.example.com/name"}}),
+            MaintenanceSettings(catalogs={"catalog": {"type": "rest"}}),
+        )
+    )
+
+
+def kinds() -> str:
     about = (
         "# Built-in kinds\n\nWhat a kind declares and what each word means is in [extending](../extending.md)."
         " `GET /api/kinds` lists all kinds of an installation, other packages' too.\n"
     )
     parts = [about]
     shown: dict[type, str] = {}
-    for kind in (PROBE, PROBE_BLOCKING, SCHEDULED_EXPORT, SCHEDULED_DUMP, WEBHOOK, *upkeep.KINDS):
+    for kind in _every_kind():
+        name = NAMED.get(kind.name, kind.name)
         retry = kind.retry
         facts = {
             "submitted by": ", ".join(sorted(kind.submit)) if kind.submit else "code only",
@@ -186,16 +250,22 @@ def kinds() -> str:
             "cleanup": "yes" if kind.cleanup else "no",
             "at most one at a time": "yes" if kind.serial else "no",
         }
-        parts.append(f"## {kind.name}\n\n{_about(kind.handler)}{table(('', ''), facts.items())}")
+        parts.append(f"## {name}\n\n{_about(kind.handler)}{table(('', ''), facts.items())}")
         if kind.payload in shown:
             parts.append(f"Its payload is that of {shown[kind.payload]}.\n")
         elif kind.payload.model_fields:
-            shown[kind.payload] = kind.name
+            shown[kind.payload] = name
             parts.append(table(("payload", "type", ""), _fields(kind.payload)))
     return "\n".join(parts)
 
 
 def _fields(payload: Any) -> Iterable[tuple[str, str, str]]:
+    from paddock.capability import grants
+    from paddock.jobs.bulk import Rights
+
+    if issubclass(payload, Rights):
+        for grant in grants():
+            yield code(grant.name), code("list[str] | None"), ""
     for name, field in payload.model_fields.items():
         yield code(name), code(_type(field.annotation)), field.description or ""
 
@@ -212,8 +282,8 @@ def _type(annotation: Any) -> str:
 
 
 def _about(handler: Callable[..., Any]) -> str:
-    """The first paragraph of the handler's module."""
-    text = inspect.getdoc(inspect.getmodule(handler)) or ""
+    """The first paragraph of the handler's own words, or of its module's."""
+    text = inspect.getdoc(handler) or inspect.getdoc(inspect.getmodule(handler)) or ""
     return text.split("\n\n")[0].replace("\n", " ") + "\n\n" if text else ""
 
 
@@ -283,23 +353,26 @@ def states() -> str:
 
 
 def types() -> str:
+    from paddock.declared_arrow import SCALARS
     from paddock.engines.children import duckdb_types, sqlite_types
     from paddock.engines.postgres import types as postgres_types
     from paddock.engines.trino import types as trino_types
-    from paddock.exports import arrow_types
 
-    declared = [(code(name), code(str(arrow))) for name, arrow in arrow_types.SCALARS.items()]
-    declared += [
-        (code("DECIMAL(p,s)"), "`decimal128(p, s)`, p up to 38"),
-        (code("LIST(t)"), "list"),
-        (code("MAP(k, v)"), "map"),
-        (code("STRUCT(a t, …)"), "struct"),
+    declared = [
+        _declared(name, graph)
+        for name, graph in (
+            *((name, "") for name in SCALARS),
+            ("DECIMAL(10,2)", "p up to 38"),
+            ("LIST(INT64)", "a DECIMAL inside is refused"),
+            ("MAP(STRING, INT64)", "a DECIMAL inside is refused"),
+            ("STRUCT(a INT64)", ""),
+        )
     ]
     duckdb = [
         (
             code(name.upper()),
             code(str(rule.arrow)) if rule.arrow is not None else "refused",
-            rule.refused or (f"cast to {rule.cast} by DuckDB" if rule.cast else ""),
+            rule.refused or "; ".join(filter(None, (f"cast to {rule.cast} by DuckDB" if rule.cast else "", rule.note))),
         )
         for name, rule in duckdb_types.TYPES.items()
     ]
@@ -318,8 +391,14 @@ def types() -> str:
         "## In a mapping\n\n"
         "A query may give anything whose every value the declared type holds: narrower integers, shorter decimals,"
         " coarser times. Keys of nodes are STRING, INT64, DATE or UUID.\n\n"
-        + table(("declared", "in the file"), declared)
-        + "\n## DuckDB\n\n"
+        + table(("declared", "in the file", "in a graph", "in JSON from a graph", "in Arrow from a graph"), declared)
+        + "\nThe values are examples. In JSON NaN and Infinity are text. What a graph answers besides: the sum of integers is an INT128, in JSON a number and in Arrow `decimal128(38, 0)`"
+        " with `paddock: integer` in its field; nodes, relationships and paths are objects in JSON, and that JSON as a string in"
+        " Arrow with `paddock: json` in its field.\n"
+        "\n## DuckDB\n\n"
+        "DuckDB itself reads a DECIMAL of more than 38 digits in a Parquet file as DOUBLE: rounded to about 16 digits, and"
+        " for some precisions (seen with DuckDB 1.5.6) as another number altogether. Arrow reads it exactly. Where DuckDB"
+        " is to read an export of PostgreSQL, cast such a column to `numeric(38,s)` or to `text` in the query.\n\n"
         + table(("DuckDB", "in the file", ""), duckdb)
         + "\n## Trino and Starburst\n\n"
         + table(("Trino", "Arrow, by example", "Parquet", ""), trino)
@@ -331,12 +410,108 @@ def types() -> str:
     )
 
 
+# One value of each declared type, to show what JSON makes of it.
+VALUES: Mapping[str, Any] = {
+    "STRING": "Zürich",
+    "FLOAT": 0.1,
+    "DOUBLE": 0.1,
+    "BOOL": True,
+    "DATE": date(2024, 2, 29),
+    "TIMESTAMP": datetime(2024, 2, 29, 12, 0, 0, 1),  # noqa: DTZ001  a TIMESTAMP has no zone
+    "UUID": UUID(int=1),
+    "BLOB": b"\x00\xff",
+    "DECIMAL(10,2)": Decimal("12.30"),
+    "LIST(INT64)": [1, 2],
+    "MAP(STRING, INT64)": {"a": 1},
+    "STRUCT(a INT64)": {"a": 1},
+}
+
+
+def _declared(name: str, note: str) -> tuple[str, ...]:
+    """What one declared type is in a snapshot's file, in a graph, and in what a graph answers."""
+    from paddock.declared_arrow import arrow_of
+    from paddock.declared_types import parse
+    from paddock.graphs.children import arrow_answers
+    from paddock.graphs.children.tables import engine_type
+    from paddock.graphs.children.values import Converters, encode
+
+    type = parse(name)
+    value = VALUES.get(name, 1)
+    convert = Converters({}).of(type)
+    json = encode(value if convert is None else convert(value)).decode()
+    in_graph = code(engine_type(type)) + (f"; {note}" if note else "")
+    return code(name), code(str(arrow_of(type))), in_graph, code(json), code(str(arrow_answers.arrow_of(type)))
+
+
+def events() -> str:
+    from paddock.jobs.events import event_types
+
+    rows = ((code(type), says) for type, says in event_types(_every_kind()).items())
+    return (
+        "# Event types\n\nWhat a [webhook](../operating.md#webhooks) may be told of. Those of dumps are there where a database is"
+        " configured to be dumped, those of maintenance where a catalog is; kinds of other packages may declare more. `paddock events types` lists those of an"
+        " installation. A webhook may also name a family, like `job.*`, or all: `*`.\n\n"
+        + table(("type", "says"), rows)
+    )
+
+
+def cluster_failures() -> str:
+    from paddock.runtimes.kubernetes import failures
+    from paddock.runtimes.kubernetes.categories import RULES
+
+    reasons: dict[str, list[str]] = {category: [] for category in RULES}
+    for status, category in failures.OF_STATUS.items():
+        reasons[category].append(str(status))
+    for table_of_reasons in (
+        *(failures.OF_DISRUPTION, failures.OF_POD, failures.OF_WAITING),
+        *(failures.OF_ENDED, failures.OF_EVENT),
+    ):
+        for reason, category in table_of_reasons.items():
+            reasons[category].append(reason)
+    for text, category in failures.TEXTS:
+        reasons[category].append(text)
+    rows = [
+        (
+            code(category),
+            rule.message.format(object="*pod*", container="*container*", exit_code="*code*", meaning="", fields=""),
+            rule.hint,
+            _verdict(rule),
+            ", ".join(map(code, dict.fromkeys(reasons[category]))) or "-",
+        )
+        for category, rule in RULES.items()
+    ]
+    return (
+        "# Failures on a cluster\n\nWhat each category means is in [cluster trouble](../cluster-trouble.md). A category is stable;"
+        " it is the `code` of errors of jobs, stands in the `diagnosis` of instances, and labels"
+        " `paddock_kubernetes_failures_total`. Signals are HTTP statuses, reasons and texts of Kubernetes, as far as they"
+        " decide alone.\n\n" + table(("category", "people read", "and are told to", "it is", "by"), rows)
+    )
+
+
+def _verdict(rule: Any) -> str:
+    who = {"you": "whoever asked", "operator": "the operator", "paddock": "Paddock"}[rule.mended_by]
+    again = {"transient": "tried again", "larger": "tried again with twice the memory", "permanent": ""}[rule.verdict]
+    if rule.times is not None:
+        again += f" {'once' if rule.times == 1 else f'{rule.times} times'}"
+    ends = rule.verdict != "transient" or rule.times is not None
+    told = ", then ".join(filter(None, (again, f"final, for {who} to mend" if ends else "")))
+    waits = {
+        None: "",
+        "schedule": "without a node in time: ",
+        "start": "not started in time: ",
+        "settle": "after a minute: ",
+    }
+    return waits[rule.clock] + told
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": configuration,
     "metrics.md": metrics,
     "commands.md": commands,
     "routes.md": routes,
     "kinds.md": kinds,
+    "events.md": events,
+    "cluster-failures.md": cluster_failures,
     "states.md": states,
     "types.md": types,
 }

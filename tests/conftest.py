@@ -28,6 +28,10 @@ from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
 from paddock.metrics import Metrics
 from tests.kinds import TEST_KINDS
+from tests.sharing import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
+from tests.storage.servers import azure_server as azure_server
+from tests.storage.servers import moto_server as moto_server
+from tests.storage.servers import s3_server as s3_server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background so, and the processes that tests interrupt would inherit it.

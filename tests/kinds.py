@@ -25,9 +25,25 @@ def lock_of(payload: Anything) -> str | None:
 
 
 ANYBODY = frozenset({"analyst", "ops", "admin"})
-PLAIN = Kind(name="plain", payload=Anything, handler=nothing, submit=ANYBODY)
+PLAIN = Kind(
+    name="plain",
+    payload=Anything,
+    handler=nothing,
+    submit=ANYBODY,
+    # "nowhere" is no kind, and a worker may make no "webhook", whatever this says.
+    follow_ups=frozenset({"plain", "other", "locking", "nowhere", "webhook"}),
+    emits=frozenset({"dump.ready", "thing.made", "own", "x.y"}),
+)
 OTHER = Kind(name="other", payload=Anything, handler=nothing, submit=ANYBODY)
-LOCKING = Kind(name="locking", payload=Anything, handler=nothing, cleanup=nothing, lock_key=lock_of, submit=ANYBODY)
+LOCKING = Kind(
+    name="locking",
+    payload=Anything,
+    handler=nothing,
+    cleanup=nothing,
+    lock_key=lock_of,
+    submit=ANYBODY,
+    follow_ups=frozenset({"locking"}),
+)
 FRAGILE = Kind(
     name="fragile",
     payload=Anything,

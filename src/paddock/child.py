@@ -2,43 +2,21 @@
 
 It is started before there is anything to do, so that its imports run beside the start of PostgreSQL; then one line on
 standard input tells its settings, among them the database's address and the token, which are in no environment and
-on no command line.
+on no command line. Later lines tell a control plane what is wrong with its database: {"database_notice": "..."}.
 """
 
-import ctypes
-import gc
-import importlib
 import json
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING
 
+from paddock.child_processes.beginning import die_with, import_quickly
+
 if TYPE_CHECKING:
     from paddock.config import Config
+    from paddock.serve import DatabaseNotice
 
-PR_SET_PDEATHSIG = 1
 MODULES = {"serve": "paddock.serve", "worker": "paddock.work"}
-
-
-def die_with(parent: int) -> None:
-    """SIGKILL when the thread that forked us ends; at once if that is over: then nobody would ever send the signal."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def import_quickly(module: str) -> None:
-    """A quarter less CPU: no garbage is looked for while there is none, and structlog goes without rich, which it
-    would load for tracebacks of a form that we do not use."""
-    gc.disable()
-    sys.modules["rich"] = None  # type: ignore[assignment]  # the documented way to make an import fail
-    importlib.import_module("structlog")
-    del sys.modules["rich"]
-    importlib.import_module(module)
-    gc.enable()
-    gc.freeze()
 
 
 def main() -> int:
@@ -50,22 +28,48 @@ def main() -> int:
     from paddock import log
     from paddock.config import load
 
-    line = sys.stdin.readline()
+    with open(0, "rb", buffering=0, closefd=False) as stdin:  # unbuffered: what comes later is for `_read_notices`
+        line = stdin.readline()
     if not line:
         return 0  # the parent gave up before it had anything to tell
     config = load(overrides=json.loads(line))
     log.configure(config.log_level, config.log_format)
     try:
-        return uvloop.run(_serve(config) if role == "serve" else _work(config))
+        return uvloop.run(_serve(config, parent) if role == "serve" else _work(config))
     except Exception as problem:
         return _failed(problem)
 
 
-async def _serve(config: "Config") -> int:
-    from paddock.serve import serve
+async def _serve(config: "Config", parent: int) -> int:
+    from datetime import timedelta
 
-    await serve(config)
+    from paddock.runtimes.keeper import keep_by
+    from paddock.serve import DatabaseNotice, serve
+
+    keep_by(parent)
+    notice = DatabaseNotice()
+    _read_notices(notice)
+    # Its instances stop with it, and whoever pressed Ctrl-C waits.
+    await serve(config, notice=notice, queries_end_within=timedelta(0))
     return 0
+
+
+def _read_notices(notice: "DatabaseNotice") -> None:
+    import asyncio
+
+    loop, unread = asyncio.get_running_loop(), bytearray()
+
+    def read() -> None:
+        some = os.read(0, 64 * 1024)
+        if not some:
+            loop.remove_reader(0)
+        unread.extend(some)
+        *lines, rest = unread.split(b"\n")
+        unread[:] = rest
+        for line in lines:
+            notice.text = json.loads(line)["database_notice"]
+
+    loop.add_reader(0, read)
 
 
 async def _work(config: "Config") -> int:

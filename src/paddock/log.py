@@ -98,6 +98,9 @@ RULES: tuple[_Rule, ...] = (
     # Up to the last @: a password may hold an unescaped @ or slash. `host:8080/` is a port.
     _rule("://", r"(://)[^\s/@:\"]*:(?!\d{1,5}[/?#\s])[^\s\"]{0,200}@", rf"\1{MASK}@"),
     _rule("://", r"(://)[^\s/\"]*@", rf"\1{MASK}@"),
+    _rule("paddock_session", rf"(paddock_session)({_GAP}){_VALUE}", rf"\1\2{MASK}"),
+    _rule("#code=", r"(#code=)[^\s\"'<>&]+", rf"\1{MASK}"),
+    _rule("whsec_", r"whsec_[\w+/=-]*", f"whsec_{MASK}"),
     _rule("pdk_", r"pdk_[\w.~+/=-]*", f"pdk_{MASK}"),
     _rule("eyj", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*", MASK),
     _rule("akia asia", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", MASK),

@@ -77,6 +77,8 @@ class Metrics:
         self.registry = registry if registry is not None else REGISTRY
         self._jobs()
         self._control_plane()
+        self._instances()
+        self._maintenance()
 
     def _jobs(self) -> None:
         self.jobs_enqueued = self._counter("paddock_jobs_enqueued_total", "Jobs accepted.", "kind")
@@ -87,7 +89,7 @@ class Metrics:
         self.finishes = self._counter("paddock_finishes_total", "Turns ended, by outcome.", "kind", "outcome")
         self.verdicts = self._counter("paddock_verdicts_total", "Fenced writes, by verdict.", "operation", "verdict")
         self.stale_writes = self._counter("paddock_stale_writes_total", "Writes the fence refused.", "kind")
-        self.rescued = self._counter("paddock_rescued_total", "Jobs taken back from their worker.", "reason")
+        self.rescued = self._counter("paddock_rescued_total", "Jobs taken back from their worker.", "kind", "reason")
         self.queue_depth = self._gauge("paddock_queue_depth", "Live jobs.", "kind", "status")
         self.oldest_due_age = self._gauge("paddock_oldest_due_age_seconds", "Age of the oldest due job.", "kind")
         self.kind_unoffered = self._gauge("paddock_kind_unoffered", "1 when no live worker offers the kind.", "kind")
@@ -113,10 +115,46 @@ class Metrics:
         )
         self.http_seconds = self._histogram("paddock_http_seconds", "Time to answer.", LATENCY_BUCKETS, "route")
         self.pool_connections = self._gauge("paddock_pool_connections", "Database connections.", "pool", "state")
+        self.database_connections = self._gauge(
+            "graph_olap_database_connections", "Connections of both pools; total is how many there may be.", "state"
+        )
         self.events = self._counter("paddock_events_total", "Events recorded.", "type")
         self.streams = Gauge("paddock_streams", "Open event streams.", registry=self.registry)
         self.log_bytes_dropped = Counter(
             "paddock_log_bytes_dropped_total", "Handlers' log bytes over the limit.", registry=self.registry
+        )
+
+    def _instances(self) -> None:
+        self.instances_started = self._counter(
+            "paddock_instances_started_total", "Starts of instances, by how they ended.", "wrapper_type", "outcome"
+        )
+        self.instance_start_seconds = Histogram(
+            "paddock_instance_start_seconds",
+            "From the start of an instance to its running.",
+            registry=self.registry,
+            buckets=HANDLER_BUCKETS,
+        )
+        self.instance_queries = self._counter("paddock_instance_queries_total", "Queries proxied.", "outcome")
+        self.instance_query_seconds = Histogram(
+            "paddock_instance_query_seconds",
+            "From a query to the end of its answer.",
+            registry=self.registry,
+            buckets=LATENCY_BUCKETS,
+        )
+        self.instance_engine_restarts = self._counter(
+            "paddock_instance_engine_restarts_total", "Graph engines that had to be restarted.", "reason"
+        )
+
+    def _maintenance(self) -> None:
+        self.maintenance_actions = self._counter(
+            "paddock_maintenance_actions_total", "Actions on tables that ended.", "catalog", "action", "outcome"
+        )
+        self.maintenance_bytes = self._counter(
+            "paddock_maintenance_bytes_total", "Bytes of tables, rewritten or freed.", "catalog", "what"
+        )
+        self.tables = self._gauge("paddock_tables", "Tables that looks have seen.", "catalog", "health")
+        self.tables_seen = self._gauge(
+            "paddock_tables_seen_timestamp_seconds", "When the last whole round of looks ended.", "catalog"
         )
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:

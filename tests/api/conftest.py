@@ -1,7 +1,7 @@
 """The app in this process, and a client for each role. `ada` and `bob` are analysts; neither may learn of the other."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -10,9 +10,10 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import doctor, dumps, exports
+from paddock import doctor
 from paddock.api.access import Role
 from paddock.api.app import create_app
+from paddock.api.connections import Limits
 from paddock.api.server import Server, listen
 from paddock.api.tokens import NewToken, Tokens, everything
 from paddock.config import Config
@@ -43,8 +44,11 @@ class Clients:
         tokens: Tokens = self.app.state.plane.tokens
         return tokens
 
-    async def token(self, name: str, role: Role, **fields: object) -> str:
-        new = everything(name, role) if not fields else NewToken(name=name, role=role, owner=name, **fields)  # type: ignore[arg-type]
+    async def token(self, name: str, role: Role, kinds: Sequence[str] | None = None, **grants: Sequence[str]) -> str:
+        """With all grants, unless some are named."""
+        new = NewToken(name=name, role=role, owner=name, kinds=kinds, grants=grants)
+        if kinds is None and not grants:
+            new = everything(name, role)
         _, secret = await self.tokens.create(new, actor="test")
         self.secrets[name] = secret
         return secret
@@ -71,9 +75,7 @@ def config() -> Config:
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(
-        core, config, routers=[doctor.router(), *exports.routers(), *dumps.routers()], routes=pages.routes()
-    )
+    return create_app(core, config, routers=[doctor.router()], routes=pages.routes())
 
 
 @pytest.fixture
@@ -120,11 +122,12 @@ async def stranger(clients: Clients) -> httpx2.AsyncClient:
 
 
 @asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[tuple[Server, str]]:
+async def serving(app: FastAPI, limits: Limits | None = None) -> AsyncIterator[tuple[Server, str]]:
     """The app behind a real socket, for what a transport in memory cannot show: streams, hang-ups, shutdown."""
     bound = listen("127.0.0.1", 0)
     bound.listen()  # who comes before the server is ready waits
-    server = Server(app)
+    server = Server(app, app.state.plane.config, limits)
+    server.turn_to(app)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         yield server, f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -59,7 +59,7 @@ async def test_a_refusal_is_an_exception_with_the_servers_words(client: Client) 
 
 
 def test_who_waits_waits_across_a_restart_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.client.jobs.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("paddock.client.waiting.RECONNECT_SECONDS", 0.0)
     away = {"error": {"code": "database_unavailable", "message": "Paddock cannot reach its database at the moment."}}
     answers = iter(
         [
@@ -73,7 +73,7 @@ def test_who_waits_waits_across_a_restart_of_the_server(monkeypatch: pytest.Monk
 
 
 def test_who_waits_is_told_of_a_server_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.client.jobs.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("paddock.client.waiting.RECONNECT_SECONDS", 0.0)
     away = httpx2.MockTransport(lambda _: httpx2.Response(503))
     with Client("http://server", "x", transport=away) as client, pytest.raises(PaddockError):
         client.wait("some-id", timeout=0.01)

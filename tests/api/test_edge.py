@@ -1,13 +1,17 @@
 """What every request passes: ids, hosts, headers, metrics."""
 
+import re
+
 import httpx2
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from pydantic import SecretStr
 
 from paddock.api.app import create_app, create_internal_app, create_metrics_app
 from paddock.api.edge import allowed_hosts, host_name
+from paddock.api.kinds_seen import naming_labels
 from paddock.config import Config
+from paddock.ingest import figures
 from paddock.jobs.core import Core
 from paddock.metrics import Metrics
 from tests.api.conftest import BASE, Clients
@@ -82,6 +86,30 @@ async def test_metrics_are_open_or_ask_for_their_own_token(core: Core) -> None:
         assert (await client.get("/metrics")).status_code == 401
         assert (await client.get("/metrics", headers={"Authorization": "Bearer wrong"})).status_code == 401
         assert (await client.get("/metrics", headers={"Authorization": "Bearer scrape-me"})).status_code == 200
+
+
+async def test_metrics_that_anybody_may_read_name_no_source_and_no_catalog(core: Core) -> None:
+    """And what only looks like such a label stays."""
+    core.metrics = Metrics(CollectorRegistry())
+    for name, labels in (("rows", ["outcome", "source"]), ("tables", ["catalog"]), ("slots", ["resource"])):
+        gauge = Gauge(f"paddock_test_{name}", "Of this test.", labels, registry=core.metrics.registry)
+        gauge.labels(*(f"{label} of the payroll" for label in labels)).set(1)
+
+    def shown(text: str) -> set[str]:
+        return set(re.findall(r"paddock_test_(\w+)\{", text))
+
+    async with client_of(create_app(core, Config())) as client:
+        text = (await client.get("/metrics")).text
+        assert shown(text) == {"slots"}
+    guarded = Config(metrics_token=SecretStr("scrape-me"))
+    async with client_of(create_app(core, guarded)) as client:
+        answer = await client.get("/metrics", headers={"Authorization": "Bearer scrape-me"})
+        assert shown(answer.text) == {"rows", "tables", "slots"}
+
+
+async def test_every_label_that_names_a_configured_thing_is_declared() -> None:
+    assert set(naming_labels()) == {"catalog", "source"}
+    assert {"source"} <= set(figures.WAITING._labelnames) & set(figures.BATCHES._labelnames)
 
 
 async def test_requests_are_counted_by_route_template(ada: httpx2.AsyncClient, core: Core) -> None:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from paddock.api.bodies import MOST_INTEGER
 from paddock.config import Config
+from paddock.jobs.values import MOST_INTEGER
 
 MEGABYTE = 1024 * 1024
 

@@ -1,6 +1,7 @@
 """The workers' API over HTTP: verdicts, long polls that hold nothing, sessions that are not known."""
 
 import asyncio
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -90,18 +91,42 @@ async def test_messages_that_do_not_fit_are_refused(worker: httpx2.AsyncClient) 
     assert (await worker.post("/internal/sessions", json=register_nul)).status_code == 422
 
 
-async def test_one_hostile_result_spoils_no_other(ada: httpx2.AsyncClient, worker: httpx2.AsyncClient) -> None:
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        r'"a\u0000b"',
+        r'"\ud800"',
+        "NaN",
+        "-Infinity",
+        "1e999",
+        '{"a": [-1e999]}',
+        str(2**100),
+        '{"a": [-9223372036854775809]}',
+        "9" * 5_000,
+    ],
+)
+async def test_one_hostile_value_spoils_no_other(
+    ada: httpx2.AsyncClient, worker: httpx2.AsyncClient, hostile: str
+) -> None:
     await ada.post("/api/jobs/batch", json={"jobs": [{"kind": "plain"}] * 3})
     session = await register(worker)
     jobs = (await worker.post("/internal/jobs/claim", json=claim(session))).json()["jobs"]
-    items = [
-        {"id": job["id"], "attempt_id": job["attempt_id"], "outcome": "done", "result": n} for n, job in enumerate(jobs)
-    ]
-    items[1]["result"] = "a\0b"
 
-    answer = await worker.post("/internal/jobs/finish", json={"items": items})
+    async def verdicts(path: str, template: dict[str, Any]) -> list[str]:
+        own = [{"id": job["id"], "attempt_id": job["attempt_id"]} for job in jobs]
+        items = [json.dumps({**one, **template}) for one in own]
+        items[1] = items[1].replace('"HERE"', hostile)
+        list_name = "holding" if path.endswith("beat") else "items"
+        answer = await worker.post(path, content=f'{{"{list_name}": [{",".join(items)}]}}')
+        assert answer.status_code == 200, answer.text
+        return [verdict["verdict"] for verdict in answer.json()["verdicts"]]
 
-    assert [verdict["verdict"] for verdict in answer.json()["verdicts"]] == ["accepted", "invalid", "accepted"]
+    assert await verdicts(f"/internal/sessions/{session}/beat", {"report": {"a": "HERE"}}) == ["accepted"] * 3
+    one_of_three = ["accepted", "invalid", "accepted"]
+    assert await verdicts("/internal/jobs/save", {"saved": {"a": "HERE"}}) == one_of_three
+    assert await verdicts("/internal/jobs/finish", {"outcome": "done", "result": "HERE"}) == one_of_three
+    shown = (await ada.get(f"/api/jobs/{jobs[1]['id']}")).json()["data"]
+    assert (shown["status"], shown["error_code"]) == ("failed", "invalid_result")
 
 
 async def test_a_finish_may_be_larger_than_a_public_body(ada: httpx2.AsyncClient, worker: httpx2.AsyncClient) -> None:

@@ -1,15 +1,22 @@
-"""One table says role x route. These tests walk every route of the app against it."""
+"""Every route says its roles, which makes a table role x route. These tests walk every route of the app against it."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from starlette.routing import Route
+from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
 
-from paddock.api.access import ACCESS, OPEN, ROLES, Role
+from paddock.api.access import NOBODY, OPEN, OPERATORS, PEOPLE, ROLES, Role, Roles, allowed, table_of
+from paddock.api.app import create_app
+from paddock.api.guard import GuardedRoute, guarded_router
+from paddock.api.tokens import Caller
+from paddock.config import Config
 from paddock.jobs.core import Core
 from paddock.jobs.filtering import Filter
+from paddock.web.frame import page
 from tests.api.conftest import Clients
 from tests.conftest import DatabaseClock
 from tests.upkeep.test_bulk import Line, turn
@@ -22,26 +29,88 @@ def every_route(app: FastAPI) -> Iterator[str]:
     for route in app.routes:
         assert isinstance(route, Route), f"{route} is no plain route: does the walk see what is inside?"
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            yield f"{method} {route.path}"
+            # The guard's routes are named without what a part may hold.
+            yield f"{method} {route.path_format if isinstance(route, GuardedRoute) else route.path}"
 
 
 def test_every_route_is_in_the_table_and_every_line_of_the_table_has_a_route(app: FastAPI) -> None:
-    assert sorted(every_route(app)) == sorted(ACCESS)
+    assert sorted(every_route(app)) == sorted(app.state.access)
 
 
-def test_admins_may_do_everything_but_what_workers_do_and_workers_nothing_else() -> None:
-    for route, roles in ACCESS.items():
+def test_every_route_says_its_roles(app: FastAPI) -> None:
+    assert [route for route, roles in app.state.access.items() if not roles or not roles <= {*ROLES, *OPEN}] == []
+
+
+def test_the_table_of_two_routes_with_one_path_is_that_of_the_first() -> None:
+    """It is the one that answers."""
+    table = table_of([page("/things", answer_page, OPERATORS), page("/things", answer_page, PEOPLE)])
+    assert table == {"GET /things": OPERATORS}
+
+
+def test_admins_may_do_everything_but_what_workers_do_and_workers_nothing_else(app: FastAPI) -> None:
+    for route, roles in app.state.access.items():
         internal = route.startswith("POST /internal/")
         assert (roles == {"worker"}) == internal, route
         assert roles == OPEN or ("admin" in roles) != internal, route
 
 
-async def test_the_table_decides(clients: Clients) -> None:
-    wrong = [problem for route in sorted(ACCESS) async for problem in against_the_table(route, clients)]
+async def test_the_table_decides(app: FastAPI, clients: Clients) -> None:
+    access = app.state.access
+    wrong = [problem for route in sorted(access) async for problem in against(access[route], route, clients)]
     assert wrong == []
 
 
-async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
+async def test_who_may_not_read_may_not_ask_for_the_headers_either(app: FastAPI, clients: Clients) -> None:
+    assert allowed(app.state.access, "HEAD", "/audit") == OPERATORS
+    assert (await (await clients("grace")).head("/audit")).status_code == 200
+    assert (await (await clients("ada")).head("/audit")).status_code == 403
+
+
+async def test_a_route_without_roles_answers_nobody(core: Core, config: Config, clients: Clients) -> None:
+    """Whatever way it is declared: by FastAPI alone or by Starlette alone. What is no plain route is not even there: a
+    mount, or a router inside another one."""
+    plain, guarded, around = APIRouter(), guarded_router("things", PEOPLE), APIRouter()
+    plain.add_api_route("/api/plain/{thing}", answer_api, methods=["GET", "POST"])
+    guarded.add_api_route("/api/guarded", answer_api)
+    guarded.for_roles(NOBODY).add_api_route("/api/nobody", answer_api)
+    around.include_router(guarded, prefix="/around")
+    routes = [
+        Route("/starlette", answer),
+        Route("/asgi", PlainTextResponse("secret")),
+        page("/page", answer_page, NOBODY),
+        Mount("/mount", app=PlainTextResponse("secret")),
+    ]
+    clients.app = create_app(core, config, routers=[plain, guarded, around], routes=routes)
+
+    async def statuses(method: str, path: str) -> list[int]:
+        callers = [await clients(name) for name in ("stranger", *NAMES.values())]
+        return [(await caller.request(method, path)).status_code for caller in callers]
+
+    refused = [401, 403, 403, 403, 403]
+    for path in ("/api/plain/1", "/api/nobody", "/starlette", "/asgi", "/page"):
+        assert await statuses("GET", path) == refused, path
+    assert await statuses("POST", "/api/plain/1") == refused
+    assert await statuses("PUT", "/asgi") == refused
+    assert await statuses("HEAD", "/starlette") == refused
+    for path in ("/mount/it", "/around/api/guarded"):
+        assert set(await statuses("GET", path)) == {404}, path
+    assert await statuses("GET", "/api/guarded") == [401, 403, 200, 200, 200]
+    assert clients.app.state.access["GET /api/plain/{thing}"] == NOBODY
+
+
+async def answer_api() -> str:
+    return "secret"
+
+
+async def answer(request: Request) -> Response:
+    return PlainTextResponse("secret")
+
+
+async def answer_page(request: Request, caller: Caller) -> Response:
+    return PlainTextResponse("secret")
+
+
+async def against(roles: Roles, route: str, clients: Clients) -> AsyncIterator[str]:
     method, path = route.split(" ")
     for name in (
         "job_id",
@@ -72,12 +141,12 @@ async def against_the_table(route: str, clients: Clients) -> AsyncIterator[str]:
         # A body no route takes: whoever may not come in must be told so and not what is wrong with it.
         return (await client.request(method, path, json=None if method == "GET" else {"?": 0})).status_code
 
-    roles = ACCESS[route]
     if roles == OPEN:
         if (answered := await status("stranger")) not in (200, 401, 403, 422):
             yield f"{route}: a stranger got {answered}"
         return
-    page = not path.startswith(("/api/", "/export/", "/internal/"))  # a browser is shown the way to sign in
+    api = path.startswith(("/api/", "/export/", "/internal/")) or path.endswith("/maintenance")
+    page = not api  # a browser is shown the way to sign in
     if (answered := await status("stranger")) != (303 if page else 401):
         yield f"{route}: a stranger got {answered}"
     for role in ROLES:

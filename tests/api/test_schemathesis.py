@@ -13,23 +13,28 @@ from prometheus_client import CollectorRegistry
 from schemathesis import APIOperation
 from schemathesis.core.result import Ok
 
-from paddock import doctor, dumps, exports
+from paddock import doctor
 from paddock.api.access import Role
 from paddock.api.app import create_app
 from paddock.api.server import Server, listen
 from paddock.api.tokens import everything
+from paddock.background import declared
 from paddock.config import Config
 from paddock.dumps import removing
 from paddock.dumps.kinds import dump_kinds
-from paddock.exports import asking
+from paddock.dumps.settings import DumpSettings
 from paddock.exports.kinds import DESCRIBE, EXPORT
 from paddock.exports.removing import REMOVE
+from paddock.ingest import kinds as ingest_kinds
+from paddock.ingest.settings import IngestSettings
+from paddock.jobs import asking
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import open_core
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.probe import PROBE
 from paddock.metrics import Metrics
 from tests.conftest import Server as Postgres
+from tests.examples import examples
 from tests.kinds import TEST_KINDS
 
 pytestmark = [
@@ -41,8 +46,12 @@ pytestmark = [
 
 # A stream never ends; its own tests drive it. A wait only takes time.
 NOT_DRIVEN = ("/api/stream", "/metrics")
-EXAMPLES = 10
-CONFIG = Config(dumps_databases={"shop": {"type": "sqlite", "path": "shop.db", "owners": ["fuzz"]}})
+EXAMPLES = examples(10)
+SHOP = {"type": "sqlite", "path": "shop.db", "owners": ["fuzz"]}
+NUMBERS = {"command": ["true"], "owners": ["fuzz"]}
+CONFIG = Config().with_settings(
+    DumpSettings(databases={"shop": SHOP}), IngestSettings(sources={"string": NUMBERS, "numbers": NUMBERS})
+)
 
 
 @contextmanager
@@ -54,13 +63,17 @@ def running(postgres: Postgres, role: Role) -> Iterator[tuple[str, str]]:
 
     async def main() -> None:
         dsn = await postgres.create_database(f"schemathesis_{role}", "paddock_template")
-        kinds = Kinds([*TEST_KINDS, BULK, PROBE, EXPORT, DESCRIBE, REMOVE, *dump_kinds(CONFIG), *removing.KINDS])
+        own = [*dump_kinds(CONFIG), *removing.KINDS, *declared.internal_kinds(CONFIG)]
+        own += [*ingest_kinds.step_kinds(CONFIG), *ingest_kinds.internal_kinds(CONFIG)]
+        kinds = Kinds([*TEST_KINDS, BULK, PROBE, EXPORT, DESCRIBE, REMOVE, *own])
         async with open_core(dsn, kinds, metrics=Metrics(CollectorRegistry())) as core:
-            app = create_app(core, CONFIG, routers=[doctor.router(), *exports.routers(), *dumps.routers()])
+            await declared.at_start(core, CONFIG)
+            app = create_app(core, CONFIG, routers=[doctor.router()])
             _, secret = await app.state.plane.tokens.create(everything("fuzz", role), actor="test")
             bound = listen("127.0.0.1", 0)
             bound.listen()  # who comes before the server is ready waits
-            server.append(Server(app))
+            server.append(Server(app, CONFIG))
+            server[0].turn_to(app)
             found.extend([f"http://127.0.0.1:{bound.getsockname()[1]}", secret])
             ready.set()
             await server[0].serve(sockets=[bound])
@@ -75,6 +88,7 @@ def running(postgres: Postgres, role: Role) -> Iterator[tuple[str, str]]:
         thread.join()
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("role", ["admin", "analyst"])
 def test_no_request_makes_a_server_error(postgres: Postgres, role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "WORKER_SECONDS", 0.0)  # there is none to wait for

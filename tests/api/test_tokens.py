@@ -1,12 +1,17 @@
 """Tokens: shown once, kept as a hash, gone at once when revoked."""
 
+from pathlib import Path
 from uuid import UUID
 
 import asyncpg
 import httpx2
+import pytest
 
-from paddock.api.tokens import Tokens, everything, new_secret
+from paddock.api.tokens import NewToken, Tokens, everything, new_secret
+from paddock.capability import grants
 from paddock.jobs.core import Core
+from paddock.up.database import prepare
+from paddock.up.errors import UpError
 from tests.api.conftest import BASE, Clients
 
 
@@ -106,6 +111,17 @@ async def test_up_keeps_the_token_of_its_file(core: Core) -> None:
     assert not await tokens.keep(everything("admin", "admin"), secret, actor="paddock up"), "it needs a fresh one"
 
 
+async def test_up_grants_its_token_what_came_with_a_newer_capability(core: Core) -> None:
+    tokens, secret = Tokens(core.db), new_secret()
+    older = NewToken(name="admin", role="admin", owner="admin", grants={"engines": ["*"]})
+    await tokens.keep(older, secret, actor="paddock up")
+    await tokens.keep(everything("admin", "admin"), secret, actor="paddock up")
+    caller = await tokens.by_secret(secret)
+    assert caller is not None
+    assert caller.may_use("databases", "shop")
+    assert caller.grants == {grant.name: {"*"} for grant in grants()}
+
+
 async def test_bad_tokens_are_refused_field_by_field(root: httpx2.AsyncClient) -> None:
     for body, field in (
         ({"name": "x", "role": "king"}, "role"),
@@ -119,3 +135,18 @@ async def test_bad_tokens_are_refused_field_by_field(root: httpx2.AsyncClient) -
         refused = await root.post("/api/tokens", json=body)
         assert refused.status_code == 422
         assert [found["field"] for found in refused.json()["error"]["details"]["fields"]] == [field]
+
+
+@pytest.mark.parametrize("text", ["hunter2", "pdk_short", "pdk_" + "x" * 31 + "!", "pdk_" + "x" * 32 + " and more"])
+async def test_a_token_file_that_paddock_did_not_write_stops_the_start(dsn: str, tmp_path: Path, text: str) -> None:
+    """Whatever it holds would be an admin's token otherwise."""
+    file = tmp_path / "admin.token"
+    file.write_text(text)
+    with pytest.raises(UpError, match=r"admin\.token holds no token that Paddock made"):
+        await prepare(dsn, tmp_path)
+    assert file.read_text() == text
+
+
+async def test_the_token_file_of_an_earlier_start_is_kept(dsn: str, tmp_path: Path) -> None:
+    first = await prepare(dsn, tmp_path)
+    assert await prepare(dsn, tmp_path) == first

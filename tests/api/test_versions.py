@@ -23,7 +23,7 @@ FIRST = {
     "Claimed": "jobs",
     "Held": "id attempt_id",
     "Beat": "holding",
-    "Verdict": "id verdict",
+    "ItemVerdict": "id verdict",
     "Verdicts": "verdicts",
     "SaveItem": "id attempt_id saved",
     "Save": "items",

@@ -18,7 +18,13 @@ import psutil
 from paddock.db.embedded import EmbeddedPostgres, embedded_postgres
 
 # `die_with`: SIGKILL of the chaos run itself must not leave workers behind either.
-START = "import sys; from paddock.child import die_with; die_with(int(sys.argv.pop(1))); from paddock.cli import main; main()"
+START = """
+import sys
+from paddock.child_processes.beginning import die_with
+die_with(int(sys.argv.pop(1)))
+from paddock.cli import main
+main()
+"""
 HOST = "127.0.0.1"
 
 

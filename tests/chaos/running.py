@@ -269,7 +269,7 @@ async def _run(chaos: Chaos) -> Findings:
     found.figures |= {"freezes": chaos.freezes.total(), **dict(chaos.freezes.most_common())}
     found.figures |= {f"answers {status}": n for status, n in sorted(load.answers.items())}
     found.check(not load.answers["500"], f"{load.answers['500']} answers were a 500, which is always a bug")
-    failed = [line for plane in chaos.planes for line in plane.lines('"request failed"')]
+    failed = [line for plane in chaos.planes for line in plane.lines('"request_failed"')]
     found.check(not failed, f"{len(failed)} requests failed for a reason nobody foresaw: {failed[:1]}")
     return found
 

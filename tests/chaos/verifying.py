@@ -98,7 +98,7 @@ async def _check_cleanups(connection: "asyncpg.Connection[asyncpg.Record]", foun
 async def _check_leftovers(connection: "asyncpg.Connection[asyncpg.Record]", found: Findings) -> None:
     live = await connection.fetch("SELECT id, status, lock_key, cleanup_of FROM jobs WHERE kind = ANY ($1)", KINDS)
     found.check(not live, f"I2: {len(live)} jobs are still there: {live[:2]}")
-    locks = await connection.fetchval("SELECT count(*) FROM jobs WHERE lock_key IS NOT NULL")
+    locks = await connection.fetchval("SELECT count(*) FROM jobs WHERE lock_key IS NOT NULL AND kind = ANY ($1)", KINDS)
     found.check(locks == 0, f"I5: {locks} locks are left")
     claimed = await connection.fetchval(
         "SELECT count(*) FROM jobs WHERE attempt_id IS NOT NULL AND kind = ANY ($1)", KINDS

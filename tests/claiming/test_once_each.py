@@ -1,14 +1,24 @@
 """No two claims get the same job, a repeated one gets the same again, and a serial kind runs one at a time."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from uuid import uuid4
 
 import asyncpg
 import pytest
+from prometheus_client import CollectorRegistry
 
 from paddock.jobs import wire
-from paddock.jobs.core import Core
-from tests.playing import read, submit, worker
+from paddock.jobs.core import Core, open_core
+from paddock.metrics import Metrics
+from tests.playing import read, submit, until, worker
+
+HOLD_UP = """
+CREATE FUNCTION test_hold_up() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END';
+CREATE TRIGGER test_hold_up BEFORE UPDATE ON jobs EXECUTE FUNCTION test_hold_up();
+"""
 
 
 async def test_many_claims_at_once_take_each_job_once(core: Core) -> None:
@@ -54,6 +64,59 @@ async def test_a_repeated_claim_of_certain_jobs_returns_the_same_attempts(core: 
     [first] = await played.claim(claim_id=claim_id, only=[id])
     [again] = await played.claim(claim_id=claim_id, only=[id])
     assert again.job.attempt_id == first.job.attempt_id
+
+
+@pytest.fixture
+async def held_up(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """Holds up every change of jobs half way: what it sees is settled, what it does is not done."""
+    other = await asyncpg.connect(dsn)
+    await other.execute(HOLD_UP)
+    await other.execute("SELECT pg_advisory_lock(1)")
+    yield other
+    await other.execute("DROP FUNCTION test_hold_up CASCADE")
+    await other.close()
+
+
+@pytest.mark.parametrize("certain", [False, True], ids=["any", "only"])
+async def test_claims_at_once_with_one_claim_id_get_the_same_jobs(
+    core: Core, held_up: "asyncpg.Connection[asyncpg.Record]", certain: bool
+) -> None:
+    """The worker repeats a claim whose answer is late, through another replica, and both are at work."""
+    ids = await submit(core, n=6)
+    played, claim_id = await worker(core), uuid4()
+    claims = [
+        asyncio.create_task(played.claim(limit=2, claim_id=claim_id, only=ids if certain else [])) for _ in range(3)
+    ]
+    async with asyncio.timeout(60):
+        while await held_up.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < len(claims):  # noqa: ASYNC110  in the server
+            await asyncio.sleep(0.01)
+    await held_up.execute("SELECT pg_advisory_unlock(1)")
+    first, *others = [[a.job.attempt_id for a in await claim] for claim in claims]
+    assert len(first) == 2
+    assert others == [first, first]
+    assert len(await played.claim(limit=10)) == 4, "what the others had in hand is free again"
+
+
+async def test_two_that_wait_with_one_claim_id_get_the_same_jobs(core: Core, dsn: str) -> None:
+    """Through two replicas: in one the first would be sent away."""
+    played, claim_id = await worker(core), uuid4()
+    async with open_core(dsn, core.kinds, metrics=Metrics(CollectorRegistry())) as replica:
+        elsewhere = replace(played, link=replica.link())
+        claims = [asyncio.create_task(one.claim(claim_id=claim_id, limit=1, wait=30)) for one in (played, elsewhere)]
+        await until(lambda: bool(core.claims.waiters) and bool(replica.claims.waiters))
+        await submit(core, n=2)
+        replica.claims.forget_cursors()
+        [one], [two] = [await claim for claim in claims]
+    assert one.job.attempt_id == two.job.attempt_id
+
+
+async def test_a_claim_id_whose_jobs_were_given_back_takes_others(core: Core) -> None:
+    await submit(core, n=2)
+    played, claim_id = await worker(core), uuid4()
+    [first] = await played.claim(limit=1, claim_id=claim_id)
+    await first.finish()
+    [second] = await played.claim(limit=1, claim_id=claim_id)
+    assert second.id != first.id
 
 
 async def test_the_same_claim_id_of_another_session_is_another_claim(core: Core) -> None:

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from paddock.jobs import wire
 from paddock.jobs.core import Core
 from tests.conftest import DatabaseClock
-from tests.playing import read, submit, worker
+from tests.playing import PlayedWorker, read, submit, worker
 
 
 async def test_the_more_urgent_first_and_the_older_first_among_equals(core: Core, clock: DatabaseClock) -> None:
@@ -83,9 +84,10 @@ async def test_no_room_for_a_kind_at_all(core: Core, limits: dict[str, int]) -> 
 
 async def test_a_kind_its_token_does_not_allow_is_not_handed_out(core: Core) -> None:
     await submit(core, "plain")
-    played = await worker(core)
-    played.link = core.link(kinds=["other"])
-    assert await played.claim("plain") == []
+    link = core.link(kinds=["other"])
+    registered = await link.register(wire.Register(worker_id="w", version="test", kinds=["other", "plain"]))
+    assert registered.unknown_kinds == ["plain"]
+    assert await PlayedWorker(link, registered.session).claim("plain") == []
 
 
 class TestLaneOfTheAwaited:

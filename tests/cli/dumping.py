@@ -13,6 +13,18 @@ from urllib.parse import urlsplit
 import apsw
 
 CONFIGURATION = """
+[engines.files]
+type = "duckdb"
+[engines.ledger]
+type = "postgres"
+url = "postgresql://nobody@127.0.0.1:1/ledger"
+password_env = "NOT_SET_ANYWHERE"
+[engines.cluster]
+type = "trino"
+url = "http://127.0.0.1:1"
+user = "paddock"
+[destinations.lake]
+url = "file:///sys/lake"
 [dumps]
 part_bytes = 5242880
 [dumps.databases.shop]
@@ -21,12 +33,18 @@ path = "shop.db"
 [dumps.databases.empty]
 type = "sqlite"
 path = "empty.db"
+[dumps.databases.indexed]
+type = "sqlite"
+path = "indexed.db"
 [dumps.databases.elsewhere]
 type = "sqlite"
 path = "not-here.db"
-[dumps.databases.rollback]
+[dumps.databases.away]
+type = "postgres"
+url = "postgresql://nobody@127.0.0.1:1/books"
+[dumps.databases.broken]
 type = "sqlite"
-path = "rollback.db"
+path = "broken.db"
 """
 ORDERS = 60_000
 
@@ -44,9 +62,13 @@ def write_databases(folder: Path) -> None:
     empty.execute("PRAGMA journal_mode = WAL").fetchall()
     empty.execute("CREATE TABLE bare(id INTEGER)")
     empty.close()
-    rollback = apsw.Connection(str(folder / "rollback.db"))
-    rollback.execute("CREATE TABLE bare(id INTEGER)")
-    rollback.close()
+    indexed = apsw.Connection(str(folder / "indexed.db"))
+    indexed.execute("PRAGMA journal_mode = WAL").fetchall()
+    indexed.execute(
+        "CREATE TABLE notes(id INTEGER); CREATE VIRTUAL TABLE words USING fts5(a, content='', columnsize=0)"
+    )
+    indexed.close()
+    (folder / "broken.db").write_text("This is no database. " * 100)
 
 
 @dataclass
@@ -56,6 +78,8 @@ class Cutting:
     upstream: str
     after: list[int]
     url: str = ""
+    # Until this is set, a download goes on no further, and is not cut either.
+    held: threading.Event | None = None
     # Of each download: what it asked for, and what the answer was.
     ranges: list[tuple[str | None, str | None, int]] = field(default_factory=list)
 
@@ -96,6 +120,8 @@ def cutting(proxy: Cutting) -> Iterator[Cutting]:
                 proxy.ranges.append(asked)
                 most = proxy.after[min(len(proxy.ranges), len(proxy.after)) - 1]
                 self.wfile.write(answer.read(most))
+                if proxy.held is not None:
+                    proxy.held.wait()
                 return
             with contextlib.suppress(OSError):  # the listener has heard enough
                 while line := answer.readline():

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from paddock.cli.jobs.bulk import _plan, told
+from paddock.cli.jobs.bulk import _plan, summary
 from paddock.client import Client
 from tests.cli.conftest import Terminal
 from tests.processes.running import Up, clean_environment
@@ -66,7 +66,7 @@ def test_in_a_pipe_nothing_is_done_without_yes(terminal: Terminal, client: Clien
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines() == [
         f"2 live jobs match (tag {tag}). Each will be cancelled, running or not.",
-        "Nothing was done, because nobody can be asked here: --yes goes on without asking.",
+        "Nothing was done, because there is no terminal to ask on: --yes skips the question.",
     ]
     assert statuses(client, tag) == ["pending", "pending"]
     terminal("jobs", "cancel", "--tag", tag, "--yes", "--wait")
@@ -152,7 +152,7 @@ def test_a_retry_in_drain_mode_is_refused(terminal: Terminal, client: Client, ta
 
 def test_what_was_refused_is_told_with_its_code() -> None:
     result = {"done": 1200, "skipped": 1, "refused": {"engine_role_not_allowed": 2}}
-    assert told("cancel", result) == (
+    assert summary("cancel", result) == (
         "1,200 cancelled; 1 skipped (ended in the meantime); 2 refused [engine_role_not_allowed]."
     )
 

@@ -1,9 +1,11 @@
 """Downloads from servers that are broken or hostile: nothing is written outside the folder that was named."""
 
+import contextlib
 import hashlib
 import http.server
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 import pytest
 
-from paddock.cli import downloading
-from paddock.cli.connection import Found, Server
+from paddock.cli import resuming
+from paddock.cli.connection import Server
 from paddock.cli.downloading import fetch, wanted
 from paddock.cli.errors import CommandFailed
+from paddock.client.finding import ServerAddress
 
 ID = "019a8b1e-4c40-7000-9d6e-6f1d3c0a51e7"
 
@@ -29,6 +32,8 @@ class Hostile:
     sent_more: bytes = b""
     asked: list[str] = field(default_factory=list)
     url: str = ""
+    # Called while a file is asked for.
+    before_file: Callable[[], object] | None = None
 
     def answer(self, target: str) -> tuple[str, bytes]:
         parts = urlsplit(target)
@@ -39,6 +44,8 @@ class Hostile:
                 for name, body in self.files.items()
             ]
             return "application/json", orjson.dumps({"data": {"files": listed}})
+        if self.before_file is not None:
+            self.before_file()
         return "application/octet-stream", self.files[parse_qs(parts.query)["file"][0]] + self.sent_more
 
 
@@ -57,7 +64,8 @@ def hostile() -> Iterator[Hostile]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(ConnectionError):  # who was interrupted reads no more
+                self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -69,10 +77,10 @@ def hostile() -> Iterator[Hostile]:
         server.shutdown()
 
 
-def download(hostile: Hostile, to: Path, id: str = ID) -> None:
-    server = Server(Found(hostile.url, None, "the test"))
+def download(hostile: Hostile, to: Path, id: str = ID, *, slash: bool = False) -> None:
+    server = Server(ServerAddress(hostile.url, None, "the test"))
     try:
-        fetch(server, {"id": id}, wanted(str(to)))
+        fetch(server, {"id": id}, wanted(f"{to}/" if slash else str(to)))
     finally:
         server.close()
 
@@ -150,13 +158,25 @@ def test_more_bytes_than_were_told_are_not_written(hostile: Hostile, folder: Pat
     assert sum(path.stat().st_size for path in written(folder)) <= 3
 
 
+def test_ctrl_c_tells_how_to_go_on(hostile: Hostile, folder: Path) -> None:
+    hostile.files = {"part.parquet": b"one"}
+    main = threading.main_thread().ident
+    assert main is not None
+    hostile.before_file = lambda: signal.pthread_kill(main, signal.SIGINT)
+
+    with pytest.raises(CommandFailed, match="Interrupted; what was downloaded so far is kept") as ended:
+        download(hostile, folder / "v1.2 late", slash=True)
+    assert ended.value.exit_code == 130
+    assert ended.value.hint == f"`paddock exports download {ID} --to '{folder}/v1.2 late/'` resumes it."
+
+
 def test_a_download_goes_on_though_the_server_knows_no_ranges(
     hostile: Hostile, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = bytes(range(256)) * 1000
     hostile.files = {"part.parquet": body}
     (folder / f"out.parquet.partial-{ID}").write_bytes(body[:100_001])
-    monkeypatch.setattr(downloading, "TRIES", 1)
+    monkeypatch.setattr(resuming, "TRIES", 1)
 
     download(hostile, folder / "out.parquet")
 

@@ -4,13 +4,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from paddock.cli import dump_files
+from paddock.cli import resuming
 from paddock.client import Client
 from tests.cli.conftest import Said, Terminal, interrupted
 from tests.cli.dumping import CONFIGURATION, ORDERS, Cutting, cutting, write_databases
@@ -85,6 +86,27 @@ def test_the_ending_of_the_file_names_the_format(
     assert "is whole" in checked.out
 
 
+def test_several_tables_are_no_csv(terminal: Terminal, tmp_path: Path) -> None:
+    refused = terminal("dump", "shop", "-o", str(tmp_path / "shop.csv.gz"))
+    assert (refused.code, list(tmp_path.iterdir())) == (1, [])
+    [words] = re.findall(r"Download it with: paddock (dumps download \S+ -o \S+/shop.zip)\n", refused.err)
+
+    assert terminal(*words.split()).code == 0
+    assert (tmp_path / "shop.zip").read_bytes().startswith(b"PK\3\4")
+
+
+def test_tables_that_a_file_lacks_are_named(terminal: Terminal, tmp_path: Path) -> None:
+    lacking = terminal("dump", "indexed", "-o", str(tmp_path / "indexed.json"))
+    assert (lacking.code, "It lacks tables whose rows nobody can read: words\n" in lacking.err) == (0, True)
+    assert "lacks" not in terminal("dump", "indexed", "-o", str(tmp_path / "indexed.sql")).err
+
+
+def test_tables_that_a_dump_lacks_are_shown_later_too(terminal: Terminal, dumped: Callable[..., str]) -> None:
+    lacking = terminal("dumps", "show", dumped("indexed", "--format", "json"))
+    assert re.search(r"lacks +words \(nobody can read their rows\)", lacking.out)
+    assert "lacks" not in terminal("dumps", "show", dumped("indexed")).out
+
+
 def test_a_file_without_counts_is_compared_with_what_the_server_says(
     terminal: Terminal, dumped: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -94,12 +116,12 @@ def test_a_file_without_counts_is_compared_with_what_the_server_says(
 
     whole = terminal("dump", "verify", str(file), "--told", str(told), data=False)
     told.write_text(told.read_text().replace(f'"orders": {ORDERS}', f'"orders": {ORDERS + 1}'))
-    differs = terminal("dump", "verify", str(file), "--told", str(told), data=False)
-    useless = terminal("dump", "verify", str(file), "--told", str(file), data=False)
+    differs = terminal("dump", "verify", str(file), "--expected", str(told), data=False)
+    useless = terminal("dump", "verify", str(file), "--expected", str(file), data=False)
 
     assert (whole.code, whole.err) == (0, "")
     assert (differs.code, f"differs: the dump says {ORDERS + 1:,}" in differs.out) == (1, True), differs.out
-    assert (useless.code, "does not tell the rows of tables" in useless.err) == (1, True), useless.err
+    assert (useless.code, "does not have the rows and the digest" in useless.err) == (1, True), useless.err
 
 
 def test_options_reach_the_dump(terminal: Terminal, tmp_path: Path) -> None:
@@ -147,6 +169,7 @@ def test_a_file_that_is_there_is_not_written_over(terminal: Terminal, tmp_path: 
         (["shop", "--no-wait", "-o", "x.sql"], 2, "nothing to write yet"),
         (["shop", "-o", "-", "-o", "json"], 2, "no room for an answer"),
         (["shop", "-o", "a.sql", "-o", "b.sql"], 2, "one FILE"),
+        ([""], 3, "Database '' does not exist."),
     ],
 )
 def test_what_cannot_be_is_a_sentence(terminal: Terminal, words: list[str], code: int, said: str) -> None:
@@ -157,10 +180,10 @@ def test_what_cannot_be_is_a_sentence(terminal: Terminal, words: list[str], code
 
 
 def test_a_dump_that_fails_says_why(terminal: Terminal) -> None:
-    answer = terminal("dump", "rollback")
+    answer = terminal("dump", "broken")
 
     assert answer.code == 1
-    assert "failed: The database rollback.db has no write-ahead log" in answer.err
+    assert "failed: The database broken.db is not a SQLite database" in answer.err
     assert "paddock why" in answer.err
 
 
@@ -191,7 +214,7 @@ def test_a_list_goes_over_pages(
     terminal: Terminal, dumped: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = {dumped("empty", "--format", "json") for _ in range(3)}
-    monkeypatch.setattr("paddock.cli.dumps.PAGE", 2)
+    monkeypatch.setattr("paddock.dumps.commands.dumps.PAGE", 2)
 
     listed = terminal("dumps", "list", "--database", "empty", "--limit", "1000", "-o", "name").lines
     assert made <= set(listed)
@@ -220,6 +243,42 @@ def test_ctrl_c_tells_how_to_go_on(up: Up, tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("database", "why"),
+    [("away", "PostgreSQL did not answer"), ("elsewhere", "no live worker offers the kind 'dump:elsewhere'")],
+)
+def test_a_database_that_cannot_be_reached_is_said_while_it_waits(
+    up: Up, terminal: Terminal, tmp_path: Path, database: str, why: str
+) -> None:
+    said = interrupted(up, tmp_path, why, "dump", database, "-o", "x.sql")
+
+    [id, *_] = ID.findall(said)
+    assert why in said
+    if database == "away":
+        assert why in terminal("dumps", "show", id, "-o", "json").json["waitingReason"]
+    assert terminal("dumps", "cancel", id).code == 0
+
+
+def test_doctor_asks_every_engine_database_and_destination(up: Up, terminal: Terminal) -> None:
+    """Here, where some of each cannot be reached."""
+    assert terminal("jobs", "submit", "probe", "--wait").code == 0, "a worker is there"
+    told = terminal("doctor", "--no-probe")
+
+    assert told.code == 1
+    for line in (
+        r"✗ engines .*ledger: connection: .*NOT_SET_ANYWHERE, which is not set\.",
+        r"✗ engines .*cluster: reachable: .*cannot be reached",
+        r"✓ engines .*files answers ",
+        r"✗ databases .*away: PostgreSQL did not answer",
+        r"! databases .*elsewhere was not checked: no live worker offers dump:elsewhere\.",
+        r"✓ databases .*shop can be dumped by ",
+        r"! destinations .*lake cannot be written from the control plane",
+    ):
+        assert re.search(rf"^{line}", told.out, re.MULTILINE), told.out
+    assert "Error:" not in told.out
+    assert "doctor" not in terminal("dumps", "list").out
+
+
 # Downloads
 
 
@@ -231,7 +290,7 @@ def through(proxy: Cutting, up: Up, terminal: Terminal, *words: str) -> Said:
 def test_a_download_that_breaks_goes_on_where_it_broke(
     up: Up, terminal: Terminal, dumped: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump_files, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.0)
     id = dumped()
     assert terminal("dumps", "download", id, "-o", str(tmp_path / "whole.sql")).code == 0
 
@@ -251,7 +310,7 @@ def test_a_download_that_breaks_goes_on_where_it_broke(
 def test_what_an_earlier_download_left_is_gone_on_with(
     up: Up, terminal: Terminal, dumped: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump_files, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.0)
     id = dumped()
     target = tmp_path / "shop.sql"
     with cutting(Cutting(up.address["url"], [1_500_000, 0])) as proxy:
@@ -268,10 +327,27 @@ def test_what_an_earlier_download_left_is_gone_on_with(
     assert loaded(target).execute("SELECT count(*) FROM orders").get == ORDERS
 
 
+def test_ctrl_c_during_a_download_tells_how_to_go_on_with_it(
+    up: Up, terminal: Terminal, dumped: Callable[..., str], tmp_path: Path
+) -> None:
+    id, held = dumped(), threading.Event()
+    words = ["dumps", "download", id, "-o", "my shop.sql", "--force"]
+    with cutting(Cutting(up.address["url"], [1_500_000], held=held)) as proxy:
+        asked = ["--server", proxy.url, "--token-file", str(up.data / "admin.token")]
+        said = interrupted(up, tmp_path, "downloading", *words, *asked)
+        held.set()
+
+    assert f"`paddock dumps download {id} -o 'my shop.sql' --force` resumes it." in said
+    assert "cancel" not in said
+    assert "Traceback" not in said
+    [partial] = tmp_path.glob("my shop.sql.partial-*")
+    assert 0 < partial.stat().st_size <= 1_500_000
+
+
 def test_what_was_changed_meanwhile_is_not_taken_for_the_dump(
     terminal: Terminal, up: Up, dumped: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump_files, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.0)
     id = dumped()
     target = tmp_path / "shop.sql"
     with cutting(Cutting(up.address["url"], [1_500_000, 0])) as proxy:
@@ -291,7 +367,7 @@ def test_what_was_changed_meanwhile_is_not_taken_for_the_dump(
 def test_a_link_in_the_place_of_the_partial_file_is_not_followed(
     up: Up, terminal: Terminal, dumped: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump_files, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.0)
     id = dumped()
     target = tmp_path / "shop.sql"
     with cutting(Cutting(up.address["url"], [1_500_000, 0])) as proxy:
@@ -312,7 +388,7 @@ def test_two_downloads_do_not_write_to_one_file(
 ) -> None:
     import fcntl
 
-    monkeypatch.setattr(dump_files, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.0)
     id = dumped()
     target = tmp_path / "shop.sql"
     with cutting(Cutting(up.address["url"], [1_500_000, 0])) as proxy:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from paddock.cli.dump_progress import Rate, downloading, shown, words
+from paddock.dumps.commands.dump_progress import Rate, downloading, progress_bar, words
 
 REPORT = {
     "phase": "dumping",
@@ -45,8 +45,8 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
 
 def test_in_a_pipe_there_are_few_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("paddock.cli.dump_progress.time.monotonic", lambda: now)
-    with shown() as show:
+    monkeypatch.setattr("paddock.dumps.commands.dump_progress.time.monotonic", lambda: now)
+    with progress_bar() as show:
         for done in range(1001):
             now += 0.01
             show(done / 10, "dumping", f"{done} rows")
@@ -66,7 +66,7 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    with shown() as show:
+    with progress_bar() as show:
         show(31.5, "dumping", words({**REPORT, "table": "[odd] name"}, 3_100_000))
 
     drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())

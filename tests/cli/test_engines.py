@@ -1,5 +1,9 @@
 """`paddock engines` against a running server."""
 
+from pathlib import Path
+
+from paddock.cli.jobs.submitting import MOST_AT_ONCE
+from paddock.jobs.enqueueing import MAX_BATCH
 from tests.cli.conftest import Terminal
 
 
@@ -42,3 +46,37 @@ def test_the_first_rows_of_a_query_are_shown(terminal: Terminal) -> None:
     assert terminal("engines", "preview", "duckdb", sql, "-o", "json").json["rows"][19] == [19, None]
     assert terminal("engines", "preview", "duckdb", f"{sql} WHERE n < 0").err == "No rows.\n"
     assert terminal("engines", "preview", "duckdb", "SELECT nothing").code != 0
+
+
+def test_what_is_not_there_is_not_found(terminal: Terminal) -> None:
+    for names in (["--catalog", "nope"], ["--catalog", "local", "--schema", "nope"]):
+        missing = terminal("engines", "browse", "duckdb", *names)
+        assert missing.code == 3, missing.err
+        assert "There is no" in missing.err
+        assert "'nope'" in missing.err
+    assert terminal("engines", "browse", "duckdb").code == 0
+
+
+def test_a_role_that_may_not_is_refused_with_exit_code_4(terminal: Terminal, tmp_path: Path) -> None:
+    made = terminal("tokens", "create", "--name", "reader", "--role", "analyst", "-o", "json").json
+    file = tmp_path / "token"
+    file.write_text(made["token"])
+    refused = terminal("workers", "list", "--token-file", str(file))
+    assert refused.code == 4, refused.err
+
+
+def test_limits_are_named(terminal: Terminal, tmp_path: Path) -> None:
+    for count in ("0", "1001"):
+        wrong = terminal("jobs", "submit", "probe", "--count", count)
+        assert wrong.code == 2
+        assert "makes 1 to 1,000 jobs" in wrong.err
+    payload = tmp_path / "payload.json"
+    payload.write_text('{"result": "' + "x" * 1_100_000 + '"}')
+    large = terminal("jobs", "submit", "probe", "--file", str(payload))
+    assert large.code == 2, large.err
+    assert "larger than 1,048,576 bytes" in large.err
+    assert "PADDOCK_MAX_BODY_BYTES" in large.err
+    told = terminal("jobs", "submit", "--help").out
+    assert "1 to 1,000" in told
+    assert "PADDOCK_MAX_BODY_BYTES" in told
+    assert MOST_AT_ONCE == MAX_BATCH

@@ -73,6 +73,16 @@ def test_ctrl_c_tells_how_to_go_on_and_how_to_stop_it(up: Up, terminal: Terminal
 def test_a_mistake_is_told_with_its_place(terminal: Terminal) -> None:
     failed = terminal("export", "SELECT 1 AS n,\n  nothing AS m")
     assert "Line 2, column 3." in failed.err
+    export = terminal("exports", "list", "-o", "name").lines[0]
+    assert "Change line 2 of its query, at column 3: nothing AS m" in terminal("why", export).out
+
+
+def test_why_takes_what_a_job_made(terminal: Terminal, made: str) -> None:
+    told = terminal("why", made)
+    assert told.code == 0, told.err
+    assert "This export job completed" in told.lines[0]
+    assert terminal("why", made[:-2], "-o", "json").json["status"] == "completed"
+    assert terminal("why", "the one of yesterday").code == 3
 
 
 def test_an_export_is_listed_shown_watched_and_downloaded_later(terminal: Terminal, made: str, tmp_path: Path) -> None:

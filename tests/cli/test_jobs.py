@@ -29,10 +29,14 @@ def test_submit_answers_in_every_form(terminal: Terminal) -> None:
 def test_submit_and_wait_follows_to_the_end(terminal: Terminal) -> None:
     answer = terminal("jobs", "submit", "probe", '{"progress": 4, "sleep_seconds": 0.2, "result": 42}', "--wait")
     assert answer.code == 0
-    assert answer.lines[-1].split()[1] == "completed"
+    assert answer.lines[-2].split()[1] == "completed"
+    assert answer.lines[-1] == "42"
 
     answer = terminal("jobs", "submit", "probe", '{"result": 42}', "--wait", "-o", "json")
     assert answer.json["result"] == 42
+
+    answer = terminal("jobs", "submit", "probe", '{"result": {"a": "ü"}}', "--count", "2", "--wait")
+    assert [line.split("  ", 1)[1] for line in answer.lines[-2:]] == ['{"a": "ü"}'] * 2
 
 
 def test_waiting_for_a_job_that_fails_is_exit_code_1_and_says_why(terminal: Terminal) -> None:

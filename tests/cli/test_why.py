@@ -98,7 +98,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "quiet workers": (
         job("pending", **DUE),
         {"workers": [{**WORKER, "quiet": True}], "kinds": [KIND]},
-        ["was told to claim nothing new", "workers quiet --off"],
+        ["is set to claim nothing new", "workers quiet --off"],
     ),
     "behind others": (
         job("pending", **DUE),
@@ -187,7 +187,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "attempts exhausted": (
         job("failed", error_code="attempts_exhausted", error_message="Five times.", failure_count=5),
         {},
-        ["failed 5 times before", "Mend what the last error names"],
+        ["failed 5 times before", "Fix what the last error names"],
     ),
     "worker lost": (
         job("failed", error_code="worker_lost", error_message="Too many.", lost_count=6),
@@ -262,7 +262,7 @@ def test_what_counts_on_what_is_quoted_and_what_is_typed_are_parts() -> None:
         Quote("Trino for 20 s (in 90 s)"),
     ]
     assert told.advice == [
-        ("If the cause is mended already, ", Place("run_now", f"`paddock jobs run-now {ID}`"), " makes it due at once.")
+        ("If the cause is fixed already, ", Place("run_now", f"`paddock jobs run-now {ID}`"), " makes it due at once.")
     ]
     [due] = [part for part in explain(job("pending", **DUE), now=NOW).told if not isinstance(part, str)]
     assert due == Since(NOW - timedelta(seconds=20), "20 s")

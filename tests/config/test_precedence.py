@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.config import NAMED_TABLES, OLDER_NAMES, SETTINGS, TABLES, Config, ConfigError, load
+from paddock.config import Config, ConfigError, known_settings, load, tables_of
+from paddock.config.names import OLDER_NAMES, TABLES
+from paddock.exports.settings import ExportSettings
 from paddock.storage.store import open_store
 
 
@@ -88,11 +90,18 @@ def test_a_setting_given_twice_in_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_one_table() -> None:
-    listed = [name for group in TABLES.values() for name in group]
+    known = known_settings()
+    tables = tables_of(known.values())
 
-    alone = [name for name in NAMED_TABLES if name not in listed]
-    assert sorted([*listed, *alone]) == sorted(SETTINGS)
-    assert not {name for name in TABLES if name in SETTINGS}
+    assert sorted(
+        [
+            *(name for names in tables.values() for name in names),
+            *("engines", "destinations", "catalogs", "runtime_kubernetes"),
+        ]
+    ) == sorted(known)
+    assert all(known[name].table == table for table, names in tables.items() for name in names)
+    assert not tables.keys() & known.keys()
+    assert {name for names in TABLES.values() for name in names} <= Config.model_fields.keys()
 
 
 def test_the_worker_is_called_after_its_host(tmp_path: Path) -> None:
@@ -115,8 +124,6 @@ def test_the_worker_is_called_after_its_host(tmp_path: Path) -> None:
         ("STARBURST_USER", "svc", "starburst_user", "svc"),
         ("STARBURST_CLIENT_TAGS", "a, b", "starburst_client_tags", ("a", "b")),
         ("STARBURST_SOURCE", "exports", "starburst_source", "exports"),
-        ("DIRECT_EXPORT", "false", "direct_export", False),
-        ("GCP_PROJECT", "acme", "gcp_project", "acme"),
         ("EXPORT_BUCKET", "acme-exports", "export_bucket", "acme-exports"),
         ("GRAPH_OLAP_LOG_LEVEL", "debug", "log_level", "debug"),
         ("GRAPH_OLAP_CONTROL_PLANE_URL", "http://cp", "server", "http://cp"),
@@ -129,6 +136,23 @@ def test_older_names_still_work(tmp_path: Path, older: str, value: str, setting:
     assert config.source(setting) == older
 
 
+@pytest.mark.parametrize(
+    ("older", "value", "setting", "expected"),
+    [
+        ("DIRECT_EXPORT", "false", "direct_export", False),
+        ("GCP_PROJECT", "acme", "gcp_project", "acme"),
+        ("GRAPH_OLAP_DIRECT_EXPORT", "false", "direct_export", False),
+    ],
+)
+def test_older_names_of_a_capability_still_work(
+    tmp_path: Path, older: str, value: str, setting: str, expected: object
+) -> None:
+    config = load({older: value}, tmp_path)
+
+    assert getattr(config.of(ExportSettings), setting) == expected
+    assert config.source(setting) == older
+
+
 def test_the_older_password_is_a_secret(tmp_path: Path) -> None:
     password = load({"STARBURST_PASSWORD": "hunter2"}, tmp_path).starburst_password
 
@@ -137,7 +161,7 @@ def test_the_older_password_is_a_secret(tmp_path: Path) -> None:
 
 
 def test_every_older_name_leads_to_a_setting() -> None:
-    assert set(OLDER_NAMES.values()) <= SETTINGS
+    assert set(OLDER_NAMES.values()) <= Config.model_fields.keys()
 
 
 def test_our_names_beat_older_ones_and_older_ones_beat_the_file(tmp_path: Path) -> None:

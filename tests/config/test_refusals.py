@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from paddock.config import ConfigError, load
+from paddock.exports.settings import ExportSettings
 
 
 def refusal(environ: dict[str, str], cwd: Path) -> str:
@@ -204,4 +205,4 @@ def test_destinations_side_by_side_are_fine(tmp_path: Path) -> None:
     tables = [f'[destinations.d{number}]\nurl = "{url}"\n' for number, url in enumerate(urls)]
     (tmp_path / "paddock.toml").write_text("".join(tables))
 
-    assert len(load({}, tmp_path).destinations) == len(urls)
+    assert len(load({}, tmp_path).of(ExportSettings).destinations) == len(urls)

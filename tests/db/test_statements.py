@@ -11,6 +11,7 @@ from paddock.db.pool import Statement, open_database, statements
 MAY_BE_LOST = {
     "claim_jobs",
     "claim_only",
+    "claim_shared",
     "beat_sessions",
     "report_jobs",
     "note_unlisted",

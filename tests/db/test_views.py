@@ -1,5 +1,6 @@
 """What people and autoscalers see with SQL: a stable interface, and all that its role may see."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TypeAlias
@@ -61,6 +62,38 @@ async def test_the_backlog_is_what_workers_are_needed_for(
     assert await connection.fetchval(backlog, ["nonesuch"]) == 0
 
 
+async def test_a_paused_kind_wakes_nobody_but_what_waits_outside_is_looked_at(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    both = "SELECT ARRAY[paddock_backlog($1), paddock_unfinished($1)]"
+    await submit(core, n=3)
+    await submit(core, "other")
+    await core.pause("plain", actor="ann")
+    assert await connection.fetchval(both, ["plain"]) == [0, 0]
+    assert await connection.fetchval(both, ["plain", "plain", "other"]) == [1, 1], "a kind named twice counts once"
+    await core.resume("plain", actor="ann")
+    played = await worker(core)
+    await (await played.claim_one("plain")).finish("again", delay_seconds=3600, waiting_on="query")
+    await played.claim_one("plain")
+    await core.pause("plain", actor="ann")
+    assert await connection.fetchval(both, ["plain"]) == [2, 2], "one waits outside, one runs; the third is held back"
+
+
+async def test_a_scaler_of_one_worker_for_each_job_counts_what_a_worker_waits_with(
+    core: Core, clock: DatabaseClock, connection: Connection
+) -> None:
+    await submit(core, n=3)
+    await submit(core, delay=timedelta(days=1))
+    played = await worker(core)
+    await (await played.claim_one("plain")).finish("again", delay_seconds=3600)
+    await (await played.claim_one("plain")).finish("transient")
+    assert await connection.fetchval("SELECT paddock_backlog('{plain}')") == 1, "due; neither of those that began"
+    assert await connection.fetchval("SELECT paddock_unfinished('{plain}')") == 3
+    await clock.advance(minutes=90)
+    assert await connection.fetchval("SELECT paddock_backlog('{plain}')") == 3
+    assert await connection.fetchval("SELECT paddock_unfinished('{plain}')") == 3, "due ones that began count once"
+
+
 async def test_an_export_is_told_while_it_runs_and_after_without_its_capability_url(
     core: Core, clock: DatabaseClock, connection: Connection
 ) -> None:
@@ -81,28 +114,52 @@ async def test_an_export_is_told_while_it_runs_and_after_without_its_capability_
     assert "hunter2" not in f"{live} {ended}"
 
 
-@pytest.fixture
-async def as_reader(postgres: Server) -> AsyncIterator[Connection]:
-    """Of a database that was migrated after its operator had made the role."""
+@contextlib.asynccontextmanager
+async def connected_as(postgres: Server, role: str) -> AsyncIterator[Connection]:
+    """To a database that was migrated after its operator had made the role."""
     owner = await asyncpg.connect(postgres.dsn)
-    await owner.execute("CREATE ROLE paddock_reader")
-    dsn = await postgres.create_database("read_only")
+    await owner.execute(f"CREATE ROLE {role}")
+    dsn = await postgres.create_database(f"for_{role}")
     await migrate(dsn)
-    reader = await asyncpg.connect(dsn)
-    await reader.execute("SET ROLE paddock_reader")
-    yield reader
-    await reader.close()
-    await postgres.drop_database("read_only")
-    await owner.execute("DROP ROLE paddock_reader")
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(f"SET ROLE {role}")
+    yield connection
+    await connection.close()
+    await postgres.drop_database(f"for_{role}")
+    await owner.execute(f"DROP ROLE {role}")
     await owner.close()
 
 
+@pytest.fixture
+async def as_reader(postgres: Server) -> AsyncIterator[Connection]:
+    async with connected_as(postgres, "paddock_reader") as connection:
+        yield connection
+
+
+@pytest.fixture
+async def as_scaler(postgres: Server) -> AsyncIterator[Connection]:
+    async with connected_as(postgres, "paddock_scaler") as connection:
+        yield connection
+
+
+RELATIONS = """
+SELECT relname, has_table_privilege(oid, 'SELECT') AS reads,
+       has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE') AS writes
+FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')
+"""
+
+
+async def test_the_scaler_calls_two_functions_and_reads_nothing(as_scaler: Connection) -> None:
+    assert not [row["relname"] for row in await as_scaler.fetch(RELATIONS) if row["reads"] or row["writes"]]
+    assert await as_scaler.fetchval("SELECT paddock_backlog('{plain}')") == 0
+    assert await as_scaler.fetchval("SELECT paddock_unfinished('{plain}')") == 0
+    for refused in ("paddock_work('{plain}', true)", "paddock_draining()", "count(*) FROM job_queue"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await as_scaler.fetch(f"SELECT {refused}")
+
+
 async def test_the_reader_sees_these_and_nothing_else(as_reader: Connection) -> None:
-    relations = await as_reader.fetch(
-        "SELECT relname, has_table_privilege(oid, 'SELECT') AS reads,"
-        " has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE') AS writes"
-        " FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')"
-    )
+    relations = await as_reader.fetch(RELATIONS)
     assert {row["relname"] for row in relations if row["reads"]} == set(COLUMNS)
     assert not [row["relname"] for row in relations if row["writes"]]
     for view in COLUMNS:

@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 
 import orjson
 
-from paddock.dumps.model import Format
+from paddock.dumps.composing import trailer
+from paddock.dumps.compressing import compressed
+from paddock.dumps.digesting import PartDigest
+from paddock.dumps.model import Compression, Format
 from paddock.dumps.source import Place, Rows, Section, Table
 
 AT = datetime(2026, 11, 16, 9, 30, 15, 250_000, tzinfo=UTC)
@@ -52,3 +55,20 @@ def _row(table: str, number: int, text: str, format: Format) -> bytes:
 def texts(count: int, length: int = 20) -> list[str]:
     """The same every time, of many lengths, and hard to compress."""
     return [hashlib.shake_128(b"%d" % number).hexdigest(4 + number * 7 % length) for number in range(count)]
+
+
+def ended(sql: bytes, tables: Mapping[str, int], part_size: int = 8 << 20, how: Compression = "none") -> bytes:
+    """The text with its last line, as a writer ends it."""
+    body = compressed(sql, how)
+    digest = PartDigest(part_size)
+    digest.add(body)
+    facts = {
+        "dump": "export_20261116-093000_k3x9qa",
+        "database": "shop",
+        "pointInTime": "2026-11-16T09:30:15.250Z",
+        "tables": dict(tables),
+        "compress": how,
+        "bytes": len(body),
+        "partSize": part_size,
+    }
+    return body + compressed(trailer(facts, digest.value), how)

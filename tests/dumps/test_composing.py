@@ -90,9 +90,9 @@ async def test_a_zip_of_more_than_four_gigabytes_is_read(tmp_path: Path) -> None
             chunk = await made.render(position, Written())
             file.write(chunk.data)
             position = chunk.next
-            if position is not None and position["s"] == 1 and file.tell() < hole:
+            if position is not None and position["section"] == 1 and file.tell() < hole:
                 file.seek(hole, io.SEEK_CUR)
-                position = {**position, "z": {**position["z"], "o": position["z"]["o"] + hole}}
+                position = {**position, "zip": {**position["zip"], "offset": position["zip"]["offset"] + hole}}
 
     assert path.stat().st_size > hole
     with zipfile.ZipFile(path) as archive:
@@ -120,7 +120,9 @@ async def test_frames_read_one_after_another_give_the_plain_file(how: Compressio
     assert packed.extension == suffix
     data = await whole(packed)
     plain = gzip.decompress(data) if how == "gzip" else pa.CompressedInputStream(io.BytesIO(data), "zstd").read()
-    assert plain == await whole(composer(tables, "sql"))
+    *rest, last = plain.splitlines()
+    assert rest == (await whole(composer(tables, "sql"))).splitlines()[:-1]
+    assert json.loads(last.removeprefix(TRAILER))["compress"] == how
     assert len(await positions(packed)) > 2
 
 

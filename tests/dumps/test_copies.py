@@ -1,5 +1,6 @@
 """Copies of databases on the disk: which one counts, and whether there is room for another."""
 
+import errno
 import os
 import shutil
 import stat
@@ -13,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 from paddock.dumps.copies import SPARE, Copies, NoRoom, jobs_with_copies
+from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JobId
 
 AT = datetime(2026, 11, 16, 9, 30, 0, 5, tzinfo=UTC)
@@ -126,3 +128,24 @@ def test_folders_that_are_no_jobs_are_left_alone(copies: Copies, tmp_path: Path)
     (tmp_path / "copies" / "somebody's").mkdir()
     assert len(jobs_with_copies(tmp_path / "copies")) == 1
     assert jobs_with_copies(tmp_path / "nowhere") == []
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o755)
+
+    with pytest.raises(PermanentRunnerError, match="cannot be written") as refused:
+        Copies(tmp_path / "file" / "copies", JobId(uuid4())).reserve("a1", 1000, None)
+    assert refused.value.code == "work_dir_not_writable"
+    assert "work_dir" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_so_is_a_folder_that_is_read_only(copies: Copies, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Nothing is read-only to root, who may run this: so the system's answer is played."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(PermanentRunnerError, match=os.strerror(number)):
+        copies.reserve("a1", 1000, None)

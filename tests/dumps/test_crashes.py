@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from paddock.dumps import running, writing
+from paddock.dumps import reporting, running, writing
 from paddock.dumps.copies import Copies
 from paddock.dumps.model import DumpPayload, counts_key
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.resources import DumpResources
 from paddock.storage import parts as parts_module
 from paddock.storage.parts import Parts
 from paddock.storage.parts_plain import PlainParts
 from tests.dumps.frozen import texts
 from tests.dumps.turning import CopiedDatabase, Death, Job, Killed, configured, one_turn, to_its_end
 from tests.storage.servers import Server
-from tests.storage.servers import s3_server as s3_server
 
 CONTENT = {"orders": texts(300, 900), "lines": texts(150, 300), "empty": []}
 # Where a part has at least 5 MiB: three of them, and a bit.
@@ -36,16 +35,16 @@ class Crashing:
     def __init__(self, place: Path, store: str, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / "shop.db").write_text(json.dumps(CONTENT if plain or "://" not in store else LARGE))
         self.death = Death()
-        self.workshop = DumpWorkshop(configured(place, object_store=store))
+        self.resources = DumpResources(configured(place, object_store=store))
         if plain:
-            self.workshop.parts = Parts(PlainParts(self.workshop.store.backend))
-        self.parts, self._copies = self.workshop.parts, place / ".shop.db.dumps"
+            self.resources.parts = Parts(PlainParts(self.resources.store.backend))
+        self.parts, self._copies = self.resources.parts, place / ".shop.db.dumps"
         # Of what nobody disturbs, for looking at it.
-        self._store, self._abort = self.workshop.store, self.parts.abort
+        self._store, self._abort = self.resources.store, self.parts.abort
         self._listed = self._store.list
         for of, names in STEPS.items():
             for name in names:
-                whose = getattr(self.workshop, of)
+                whose = getattr(self.resources, of)
                 monkeypatch.setattr(whose, name, self._async(getattr(whose, name)))
         for name in ("reserve", "mark", "drop", "remove"):
             monkeypatch.setattr(Copies, name, self._sync(getattr(Copies, name)))
@@ -54,6 +53,8 @@ class Crashing:
         monkeypatch.setattr(writing, "LARGEST_CURSOR", 10)
         # Their counts go into an object of their own.
         monkeypatch.setattr(running, "MOST_TABLES", 10)
+        for module in (running, reporting):
+            monkeypatch.setattr(module, "REPORT_EVERY", 0.0)
         self._number = 0
 
     def _async(self, given: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +86,7 @@ class Crashing:
         job = self.job()
         self.death.live(at)
         try:
-            await to_its_end(job, self.workshop)
+            await to_its_end(job, self.resources)
             return None
         except Killed:
             return job
@@ -93,7 +94,7 @@ class Crashing:
             self.death.live()
 
     async def content(self, job: Job) -> bytes:
-        finished = await to_its_end(job, self.workshop)
+        finished = await to_its_end(job, self.resources)
         read = parts_module.read(self._store, finished.key, finished.objects, finished.part_size, finished.size)
         data = b"".join([piece async for piece in read])
         keys = await self.keys(job)
@@ -122,12 +123,16 @@ def crashing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 
 async def test_killed_after_any_step_it_makes_the_same_file_and_leaves_nothing(crashing: Crashing) -> None:
-    whole = await crashing.content(crashing.job())
+    undisturbed = crashing.job()
+    whole = await crashing.content(undisturbed)
+    assert undisturbed.reports[-1]["percent"] > 90
     steps = 0
     while job := await crashing.killed(steps + 1):
         steps += 1
         assert await crashing.content(job) == whole, steps
         assert await crashing.leaves_nothing_open(job), steps
+        percents = [report["percent"] for report in job.reports]
+        assert percents == sorted(percents), steps
     assert steps > 20
 
 
@@ -138,9 +143,9 @@ async def test_killed_after_any_step_and_given_up_it_leaves_nothing_at_all(crash
         # Who cleans up may die as well.
         crashing.death.live(1 + steps % 5)
         with suppress(Killed):
-            await running.clean(job.turn(cleanup=True), crashing.workshop)
+            await running.clean(job.turn(cleanup=True), crashing.resources)
         crashing.death.live()
-        await running.clean(job.turn(cleanup=True), crashing.workshop)
+        await running.clean(job.turn(cleanup=True), crashing.resources)
         assert await crashing.keys(job) == [], steps
         assert await crashing.leaves_nothing_open(job), steps
 
@@ -151,7 +156,7 @@ async def test_killed_again_and_again_it_ends(crashing: Crashing) -> None:
     while True:
         crashing.death.live(at=8)
         try:
-            await one_turn(job, crashing.workshop)
+            await one_turn(job, crashing.resources)
             break
         except Killed:
             kills += 1

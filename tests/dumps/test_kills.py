@@ -1,5 +1,6 @@
 """Dumps whose worker dies again and again, now and then with the control plane or the store: the file is what nobody
-disturbed. `DUMP_KILLS=50` is the long way, and takes 10 GB of disk."""
+disturbed. Four kills are one of the store, one of the control plane and two of a worker; `DUMP_KILLS=50 scripts/test --long`
+kills more often, and takes 10 GB of disk."""
 
 import contextlib
 import json
@@ -19,11 +20,11 @@ from tests.processes.running import Process, clean_environment, wait_for
 from tests.storage.servers import BUCKET, WEED_PORTS, aws_environ, new_place, seaweed_at
 from tests.storage.servers import Place as ServerPlace
 
-KILLS = int(os.environ.get("DUMP_KILLS", "10"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90 * max(KILLS, 10))]
+MANY_KILLS = int(os.environ.get("DUMP_KILLS", "10"))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90 * max(MANY_KILLS, 10))]
 
 # S3's parts have 5 MiB at least, each of them is a turn, and no dump may end before its last kill.
-BULK = KILLS * (10 << 20)
+BULK_PER_KILL = 10 << 20
 URL = f"s3://{BUCKET}/dumps"
 DUMPS = [
     ("shop", "sql"),
@@ -36,15 +37,16 @@ DUMPS = [
 ]
 
 
-async def test_ten_kills_in_every_dump_change_no_byte_and_leave_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
+async def test_kills_in_every_dump_change_no_byte_and_leave_nothing(kills: int, tmp_path: Path) -> None:
     chance = random.Random(20261116)
     with new_place("dumps", len(WEED_PORTS)) as where, _S3(where) as s3:
         environment = {**aws_environ(s3.endpoint), "PADDOCK_OBJECT_STORE": URL}
-        with place(rows=10_000, environment=environment, bulk=BULK) as paddock:
+        with place(rows=10_000, environment=environment, bulk=kills * BULK_PER_KILL) as paddock:
             ids = [paddock.start(database, format) for database, format in DUMPS]
             # A kill before its first part may cost a dump its copy, and then it rightly begins anew.
             wait_for("each has sent a part", lambda: _had_a_turn(paddock, len(ids)), 180)
-            for kill in range(1, KILLS + 1):
+            for kill in range(1, kills + 1):
                 running = _some_turns(paddock, chance.randint(1, len(ids)), hurry=kill % 4 == 0)
                 assert len(running) == len(ids), f"One ended after {kill - 1} kills: make the databases larger."
                 if kill % 4 == 3:
@@ -90,7 +92,7 @@ async def test_a_worker_that_wakes_after_another_has_ended_its_dump_changes_noth
 
 
 async def _is_what_nobody_disturbed(paddock: Place, id: str, scratch: Path) -> None:
-    status = paddock.ended(id, 60 * max(KILLS, 10))
+    status = paddock.ended(id, 60 * max(MANY_KILLS, 10))
     assert status["status"] == "completed", json.dumps(paddock.job(id), indent=1)
     assert paddock.download(id) == await undisturbed(paddock, id, scratch), status
     assert status["restarts"] == 0, status

@@ -7,8 +7,8 @@ import pytest
 
 from paddock.dumps import patience, running, writing
 from paddock.dumps.model import DumpOptions, Format
+from paddock.dumps.resources import DumpResources
 from paddock.dumps.source import Rows, Table
-from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import TransientResourceError
 from paddock.jobs.outcomes import Again, PermanentFailure
 from tests.dumps.frozen import InMemory
@@ -48,9 +48,9 @@ def live(place: Path, monkeypatch: pytest.MonkeyPatch) -> LiveDatabase:
     return source
 
 
-def on_postgres(place: Path) -> DumpWorkshop:
+def on_postgres(place: Path) -> DumpResources:
     database = {"type": "postgres", "url": "postgresql://somewhere/shop"}
-    return DumpWorkshop(configured(place, dumps_databases=json.dumps({"shop": database})))
+    return DumpResources(configured(place, dumps_databases=json.dumps({"shop": database})))
 
 
 async def test_a_lost_snapshot_begins_a_new_draft_and_leaves_nothing_of_the_old(
@@ -65,29 +65,29 @@ async def test_a_lost_snapshot_begins_a_new_draft_and_leaves_nothing_of_the_old(
 
 async def test_a_snapshot_that_is_lost_again_and_again_is_said(place: Path, live: LiveDatabase) -> None:
     live.losses = 10
-    job, workshop = new_job(), on_postgres(place)
+    job, resources = new_job(), on_postgres(place)
     for _ in range(4):
-        assert isinstance(await one_turn(job, workshop), Again)
-    outcome = await one_turn(job, workshop)
+        assert isinstance(await one_turn(job, resources), Again)
+    outcome = await one_turn(job, resources)
     assert isinstance(outcome, PermanentFailure)
     assert outcome.error.code == "snapshot_lost"
     assert len(live.opened) == 4
-    await running.clean(job.turn(cleanup=True), workshop)
+    await running.clean(job.turn(cleanup=True), resources)
     assert files(place) == []
 
 
 async def test_a_store_that_is_away_is_waited_for_with_the_snapshot_held(place: Path, live: LiveDatabase) -> None:
-    workshop = on_postgres(place)
-    given, failures = workshop.parts.send, iter(range(3))
+    resources = on_postgres(place)
+    given, failures = resources.parts.send, iter(range(3))
 
     async def send(key: str, upload: str, number: int, offset: int, data: bytes) -> str:
         if number == 2 and next(failures, None) is not None:
             raise TransientResourceError("No answer.", code="store_unavailable")
         return await given(key, upload, number, offset, data)
 
-    workshop.parts.send = send  # type: ignore[method-assign]
+    resources.parts.send = send  # type: ignore[method-assign]
     job = new_job()
-    finished = await to_its_end(job, workshop)
+    finished = await to_its_end(job, resources)
     assert (finished.restarts, len(live.opened)) == (0, 1)
     assert job.logged == ["The store is away; waiting for it."] * 3
     # The last line names the source's type.
@@ -102,29 +102,29 @@ async def test_whatever_is_asked_of_a_store_that_is_away_is_waited_for(
     place: Path, live: LiveDatabase, monkeypatch: pytest.MonkeyPatch, of: str, asked: str
 ) -> None:
     monkeypatch.setattr(writing, "ROLL", 3)
-    workshop, job = on_postgres(place), new_job()
+    resources, job = on_postgres(place), new_job()
     live.losses = 1
-    assert isinstance(await one_turn(job, workshop), Again)
-    given, failures = getattr(getattr(workshop, of), asked), iter(range(3))
+    assert isinstance(await one_turn(job, resources), Again)
+    given, failures = getattr(getattr(resources, of), asked), iter(range(3))
 
     async def away(*args: object) -> object:
         if next(failures, None) is not None:
             raise TransientResourceError("No answer.", code="store_unavailable")
         return await given(*args)
 
-    setattr(getattr(workshop, of), asked, away)
-    finished = await to_its_end(job, workshop)
+    setattr(getattr(resources, of), asked, away)
+    finished = await to_its_end(job, resources)
     assert (finished.restarts, len(live.opened)) == (1, 2)
     assert job.logged[-3:] == ["The store is away; waiting for it."] * 3
     assert files(place) == [finished.key]
 
 
 async def test_a_worker_that_died_with_its_snapshot_is_a_restart(place: Path, live: LiveDatabase) -> None:
-    job, workshop = new_job(), on_postgres(place)
+    job, resources = new_job(), on_postgres(place)
     job.death.live(at=4)
     with pytest.raises(Killed):
-        await one_turn(job, workshop)
+        await one_turn(job, resources)
     job.death.live()
-    finished = await to_its_end(job, workshop)
+    finished = await to_its_end(job, resources)
     assert (finished.restarts, len(live.opened)) == (1, 2)
     assert files(place) == [finished.key]

@@ -11,7 +11,7 @@ import pytest
 from paddock.dumps import composing, running, writing
 from paddock.dumps.composing import TRAILER
 from paddock.dumps.model import DumpOptions, DumpPayload, Format, counts_key
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.resources import DumpResources
 from tests.dumps.turning import CopiedDatabase, Job, configured, one_turn, to_its_end
 
 MANY = {f"sales.customer_orders_of_region_{number:05}": [f"row of {number}"] for number in range(5_000)}
@@ -42,8 +42,8 @@ async def test_thousands_of_tables_are_dumped_turn_by_turn(
     # Small tables share a chunk: so that parts end at many of them.
     monkeypatch.setattr(composing, "ENOUGH", 32 << 10)
     job = new_job(format)
-    workshop = DumpWorkshop(configured(tmp_path, dumps_slice_seconds=0.000001))
-    finished = await to_its_end(job, workshop)
+    resources = DumpResources(configured(tmp_path, dumps_slice_seconds=0.000001))
+    finished = await to_its_end(job, resources)
     assert job.attempt > 3
     assert (finished.table_count, finished.rows, finished.tables) == (count, count, None)
     file = tmp_path / "store" / finished.key
@@ -68,7 +68,7 @@ async def test_as_many_tables_as_are_named_in_the_result_fit_into_the_saved_stat
     assert len(json.dumps(dict.fromkeys(named, 1), separators=(",", ":"))) > running.MOST_TABLES * 0.95
     many_tables(tmp_path, monkeypatch, named)
     job = new_job()
-    finished = await to_its_end(job, DumpWorkshop(configured(tmp_path)))
+    finished = await to_its_end(job, DumpResources(configured(tmp_path)))
     assert finished.tables == dict.fromkeys(named, 1)
     assert finished.table_count == 1_190
     assert writing.ROLL - 20 < finished.size // finished.part_size < writing.ROLL, (
@@ -81,23 +81,23 @@ async def test_cancelled_when_its_file_is_whole_it_leaves_nothing(
 ) -> None:
     many_tables(tmp_path, monkeypatch, MANY)
     # All of it in one turn, however slow the machine is.
-    job, workshop = new_job(), DumpWorkshop(configured(tmp_path, dumps_slice_seconds=600))
+    job, resources = new_job(), DumpResources(configured(tmp_path, dumps_slice_seconds=600))
 
     async def cancelled(*args: object) -> None:
         raise RuntimeError("cancelled here")
 
     monkeypatch.setattr(running, "_finish", cancelled)
     with pytest.raises(RuntimeError, match="cancelled here"):
-        await one_turn(job, workshop)
+        await one_turn(job, resources)
     assert job.saved is not None
     assert "whole" in job.saved
-    await running.clean(job.turn(cleanup=True), workshop)
+    await running.clean(job.turn(cleanup=True), resources)
     assert [path for path in tmp_path.rglob("*/*/*") if path.is_file()] == []
 
 
 async def test_progress_is_told_however_long_the_names_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many_tables(tmp_path, monkeypatch, {f"{number:03}{'ä' * 300}": ["x"] for number in range(150)})
     job = new_job()
-    await to_its_end(job, DumpWorkshop(configured(tmp_path)))
+    await to_its_end(job, DumpResources(configured(tmp_path)))
     assert (job.reports[-1]["tables_total"], job.reports[-1]["rows"]) == (150, 150)
     assert "counts" not in job.reports[-1]

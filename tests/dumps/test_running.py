@@ -13,10 +13,10 @@ import pytest
 from paddock.dumps import copies as copies_module
 from paddock.dumps import running
 from paddock.dumps.copies import Copies
+from paddock.dumps.database_settings import DatabaseSettings
 from paddock.dumps.model import DumpOptions, DumpPayload
-from paddock.dumps.settings import DatabaseSettings
+from paddock.dumps.resources import DumpResources
 from paddock.dumps.source import Progress
-from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt, TransientResourceError
 from paddock.jobs.outcomes import Again, Done, Outcome, PermanentFailure
 from paddock.storage.failures import UploadGone
@@ -52,14 +52,14 @@ def copies(place: Path) -> list[Path]:
 
 async def expected(place: Path) -> bytes:
     """What nobody disturbed."""
-    workshop = DumpWorkshop(configured(place, object_store=str(place / "other store")))
-    finished = await to_its_end(new_job(), workshop)
+    resources = DumpResources(configured(place, object_store=str(place / "other store")))
+    finished = await to_its_end(new_job(), resources)
     return (place / "other store" / finished.key).read_bytes()
 
 
 async def test_a_dump_is_one_file_and_leaves_nothing_else(place: Path) -> None:
     job = new_job()
-    finished = await to_its_end(job, DumpWorkshop(configured(place)))
+    finished = await to_its_end(job, DumpResources(configured(place)))
     assert files(place) == [finished.key]
     assert finished.key.startswith("exports/dump_20261116-093000_abc123/")
     assert finished.key.endswith(".sql")
@@ -72,11 +72,11 @@ async def test_a_dump_is_one_file_and_leaves_nothing_else(place: Path) -> None:
 
 
 async def test_it_gives_way_and_goes_on(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()
-    outcome = await one_turn(job, workshop)
+    outcome = await one_turn(job, resources)
     assert outcome == Again(timedelta(milliseconds=100))
-    finished = await to_its_end(job, workshop)
+    finished = await to_its_end(job, resources)
     assert job.attempt > 5
     assert (place / "store" / finished.key).read_bytes() == await expected(place)
 
@@ -84,7 +84,7 @@ async def test_it_gives_way_and_goes_on(place: Path) -> None:
 async def test_what_every_try_begins_with_is_no_progress(place: Path) -> None:
     """Else one that dies there each time would never stall, which is all that ends it."""
     job = new_job()
-    await to_its_end(job, DumpWorkshop(configured(place)))
+    await to_its_end(job, DumpResources(configured(place)))
     copying, draft, sending = job.progress[:3], job.progress[3:5], job.progress[5:]
     assert copying == [False, False, True], "the name, no page yet, the whole copy"
     assert draft == [False, False], "the key, the upload"
@@ -93,24 +93,24 @@ async def test_what_every_try_begins_with_is_no_progress(place: Path) -> None:
 
 
 async def test_without_its_copy_it_begins_anew(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()
-    await one_turn(job, workshop)
+    await one_turn(job, resources)
     shutil.rmtree(place / ".shop.db.dumps")
     (place / "shop.db").write_text(json.dumps({"orders": texts(10)}))
-    finished = await to_its_end(job, workshop)
+    finished = await to_its_end(job, resources)
     assert (finished.restarts, finished.tables) == (1, {"orders": 10})
     assert files(place) == [finished.key]
 
 
 async def test_an_upload_that_somebody_aborted_is_begun_anew(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()
-    await one_turn(job, workshop)
-    assert await workshop.parts.abort(job.payload.prefix) == 1
+    await one_turn(job, resources)
+    assert await resources.parts.abort(job.payload.prefix) == 1
     with pytest.raises(UploadGone):
-        await one_turn(job, workshop)
-    finished = await to_its_end(job, workshop)
+        await one_turn(job, resources)
+    finished = await to_its_end(job, resources)
     assert finished.restarts == 1
     assert (place / "store" / finished.key).read_bytes()[-2000:] == (await expected(place))[-2000:]
     assert files(place) == [finished.key]
@@ -118,39 +118,39 @@ async def test_an_upload_that_somebody_aborted_is_begun_anew(place: Path) -> Non
 
 async def test_a_late_twin_changes_nothing(place: Path) -> None:
     """It wakes when the other has long ended, and goes on as if nothing had happened."""
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()
-    await one_turn(job, workshop)
+    await one_turn(job, resources)
     twin = job.turn()
-    finished = await to_its_end(job, workshop)
+    finished = await to_its_end(job, resources)
     before = (place / "store" / finished.key).read_bytes()
     with pytest.raises((StaleAttempt, UploadGone)):
-        await running.run(twin, workshop)
+        await running.run(twin, resources)
     assert (place / "store" / finished.key).read_bytes() == before
     assert files(place) == [finished.key]
     assert not copies(place)
 
 
 async def test_cleanup_removes_all_that_was_begun_and_nothing_of_a_retry(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job, retry = new_job(), new_job()
-    await one_turn(job, workshop)
-    await one_turn(retry, workshop)
-    await running.clean(job.turn(cleanup=True), workshop)
+    await one_turn(job, resources)
+    await one_turn(retry, resources)
+    await running.clean(job.turn(cleanup=True), resources)
     assert [path.parent.name for path in copies(place)] == [str(retry.id)] * 2
-    finished = await to_its_end(retry, workshop)
+    finished = await to_its_end(retry, resources)
     assert finished.restarts == 0
     assert files(place) == [finished.key]
 
 
 async def test_no_room_for_a_copy_is_waited_for_and_said(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, database={"work_bytes": 10}))
+    resources = DumpResources(configured(place, database={"work_bytes": 10}))
     job = new_job()
-    outcome = await one_turn(job, workshop)
+    outcome = await one_turn(job, resources)
     assert outcome == Again(timedelta(seconds=30))
     assert job.reports[-1]["phase"] == "waiting"
     assert "work_bytes allows 10" in job.reports[-1]["reason"]
-    assert isinstance(await one_turn(job, DumpWorkshop(configured(place))), Done | Again)
+    assert isinstance(await one_turn(job, DumpResources(configured(place))), Done | Again)
 
 
 async def test_what_a_killed_copy_left_is_no_lack_of_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,13 +167,13 @@ async def test_what_a_killed_copy_left_is_no_lack_of_room(place: Path, monkeypat
         )
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    job, workshop = new_job(), DumpWorkshop(configured(place))
+    job, resources = new_job(), DumpResources(configured(place))
     with monkeypatch.context() as patched:
         patched.setattr(running, "file_source", lambda settings: Dies(place / "shop.db"))
         with pytest.raises(Killed):
-            await one_turn(job, workshop)
+            await one_turn(job, resources)
     assert [path.suffix for path in copies(place)] == [".db"]
-    assert (await to_its_end(job, workshop)).restarts == 1
+    assert (await to_its_end(job, resources)).restarts == 1
 
 
 @pytest.mark.parametrize("at", ["copy", "mark"])
@@ -188,55 +188,55 @@ async def test_a_disk_that_fills_up_while_it_is_copied_is_waited_for(
             target.write_bytes(b"x")
             full()
 
-    job, workshop = new_job(), DumpWorkshop(configured(place))
+    job, resources = new_job(), DumpResources(configured(place))
     with monkeypatch.context() as patched:
         if at == "copy":
             patched.setattr(running, "file_source", lambda settings: Fills(place / "shop.db"))
         else:
             patched.setattr(Copies, "mark", full)
         with pytest.raises(TransientResourceError) as told:
-            await one_turn(job, workshop)
+            await one_turn(job, resources)
     assert told.value.code == "disk_full"
     assert not copies(place)
-    await to_its_end(job, workshop)
+    await to_its_end(job, resources)
 
 
 async def test_two_dumps_do_not_take_the_same_room(place: Path) -> None:
     """The second asks while the first has written nothing yet."""
     size = (place / "shop.db").stat().st_size
-    workshop = DumpWorkshop(configured(place, database={"work_bytes": size * 3 // 2}))
+    resources = DumpResources(configured(place, database={"work_bytes": size * 3 // 2}))
     second = new_job("export_20261116-093000_abc124")
     outcomes: list[Outcome] = []
 
     class Asked(CopiedDatabase):
         async def copy(self, target: Path, progress: Progress) -> datetime:
             if not outcomes:
-                outcomes.append(await one_turn(second, workshop))
+                outcomes.append(await one_turn(second, resources))
             return await super().copy(target, progress)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(running, "file_source", lambda settings: Asked(place / "shop.db"))
-        await to_its_end(new_job(), workshop)
+        await to_its_end(new_job(), resources)
     assert outcomes == [Again(timedelta(seconds=30))]
     assert f"work_bytes allows {size * 3 // 2:,}" in second.reports[-1]["reason"]
-    await to_its_end(second, workshop)
+    await to_its_end(second, resources)
 
 
 async def test_uploads_that_vanish_again_and_again_end_the_dump(place: Path) -> None:
-    workshop = DumpWorkshop(configured(place, dumps_slice_seconds=0.000001))
+    resources = DumpResources(configured(place, dumps_slice_seconds=0.000001))
     job = new_job()
     for _ in range(running.MOST_GONE - 1):
-        await one_turn(job, workshop)
-        await workshop.parts.abort(job.payload.prefix)
+        await one_turn(job, resources)
+        await resources.parts.abort(job.payload.prefix)
         with pytest.raises(UploadGone):
-            await one_turn(job, workshop)
-    await one_turn(job, workshop)
-    await workshop.parts.abort(job.payload.prefix)
-    outcome = await one_turn(job, workshop)
+            await one_turn(job, resources)
+    await one_turn(job, resources)
+    await resources.parts.abort(job.payload.prefix)
+    outcome = await one_turn(job, resources)
     assert isinstance(outcome, PermanentFailure)
     assert outcome.error.code == "upload_keeps_vanishing"
     assert "removed 5 times" in outcome.error.message
     assert "lifecycle rule" in str(outcome.error.hint)
-    await running.clean(job.turn(cleanup=True), workshop)
+    await running.clean(job.turn(cleanup=True), resources)
     assert files(place) == []
     assert not copies(place)

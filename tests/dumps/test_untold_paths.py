@@ -7,6 +7,7 @@ import duckdb
 
 from paddock.dumps.copies import Copies
 from paddock.dumps.duckdb import connecting
+from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JobId
 
 
@@ -27,3 +28,13 @@ def test_what_duckdb_says_of_a_path_is_its_last_part(tmp_path: Path) -> None:
     assert told == (
         'DuckDB cannot open lake.duckdb: IO Error: Cannot open "lake.duckdb", nor ".lake.duckdb.dumps/1/2.db", nor x.wal'
     )
+
+
+def test_an_error_in_a_copy_names_the_table_and_the_database(tmp_path: Path) -> None:
+    file = tmp_path / "lake.duckdb"
+    copy = tmp_path / ".lake.duckdb.dumps" / "1" / "2.db"
+
+    told = connecting.unreadable(duckdb.Error(f'Cannot read "{copy}"'), file, copy, "orders")
+
+    assert told.message == "DuckDB cannot read table 'orders' of lake.duckdb: Cannot read \"lake.duckdb\""
+    assert isinstance(told, PermanentRunnerError)

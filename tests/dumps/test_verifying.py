@@ -1,9 +1,12 @@
 """A look at a dump tells a whole one from one that is cut short, changed or somebody else's."""
 
 import asyncio
+import gzip
 import json
+import sqlite3
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,15 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.dumps.composing import TRAILER, Composer
+from paddock.dumps.composing import Composer
 from paddock.dumps.compressing import compressed
-from paddock.dumps.duckdb.catalog import shown
+from paddock.dumps.digesting import chain_of
+from paddock.dumps.duckdb.catalog import display_name
 from paddock.dumps.model import Compression, DumpOptions, Format
 from paddock.dumps.verifying import statements
 from paddock.dumps.verifying.checking import verify
 from paddock.dumps.verifying.findings import Findings, NotWhole
-from paddock.dumps.writing import chain
+from paddock.dumps.verifying.reading import Record
 from tests.dumps.frozen import InMemory, texts
+from tests.dumps.frozen import ended as dumped
 
 SHOP = """\
 PRAGMA foreign_keys=OFF;
@@ -48,21 +53,6 @@ ROWS = {"item": 3, "order; 'x'": 1}
 Write = Callable[..., Path]
 
 
-def dumped(sql: bytes, tables: Mapping[str, int], part_size: int = 8 << 20) -> bytes:
-    """As a writer ends it: the digest over the whole parts before the last line."""
-    parts = [sql[start : start + part_size] for start in range(0, len(sql) - part_size + 1, part_size)]
-    facts = {
-        "dump": "export_20261116-093000_k3x9qa",
-        "database": "shop",
-        "pointInTime": "2026-11-16T09:30:15.250Z",
-        "tables": tables,
-        "parts": len(parts),
-        "partSize": part_size,
-        "digest": chain(parts),
-    }
-    return sql + TRAILER + json.dumps(facts).encode() + b"\n"
-
-
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def written(content: bytes, name: str = "shop.sql") -> Path:
@@ -71,6 +61,11 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return written
+
+
+def record(file: Path, counts: Mapping[str, int]) -> Record:
+    """As a server knows the file that is there now."""
+    return Record(counts, file.name, 5, chain_of(BytesIO(file.read_bytes()), 5))
 
 
 def look(path: Path) -> Findings:
@@ -87,11 +82,10 @@ def packed(content: bytes, how: Compression, frame: int = 100) -> bytes:
 
 @pytest.mark.parametrize("how", ["none", "gzip", "zstd"])
 def test_a_whole_dump_of_sqlite_is_ok(write: Write, how: Compression) -> None:
-    content = dumped(SHOP.encode(), ROWS)
-
-    found = look(write(content if how == "none" else packed(content, how)))
+    found = look(write(dumped(SHOP.encode(), ROWS, how=how)))
 
     assert found.ok
+    assert not found.notes
     assert found.compared
     assert found.format == "sql (sqlite)"
     assert rows(found) == ROWS
@@ -114,18 +108,41 @@ def test_a_table_that_is_missing_is_a_difference(write: Write) -> None:
     assert [(table.table, table.ok) for table in found.tables if not table.ok] == [("gone", False)]
 
 
-def test_a_changed_byte_is_seen_by_the_digest(write: Write) -> None:
-    content = dumped(SHOP.encode(), ROWS, part_size=100)
+@pytest.mark.parametrize("part_size", [100, 8 << 20], ids=["many parts", "less than a part"])
+def test_a_changed_byte_is_seen_by_the_digest(write: Write, part_size: int) -> None:
+    content = dumped(SHOP.encode(), ROWS, part_size)
     assert look(write(content)).ok
 
-    with pytest.raises(NotWhole, match="was changed"):
-        look(write(content.replace(b"a;b", b"a;c")))
+    for before, after in [(b"a;b", b"a;c"), (b"COMMIT", b"commit"), (b"09:30:15", b"09:30:16"), (b'"shop"', b'"shoe"')]:
+        with pytest.raises(NotWhole, match="was changed"):
+            look(write(content.replace(before, after)))
+
+
+@pytest.mark.parametrize(
+    ("how", "frame"), [("none", b"-- paddock"), ("gzip", b"\x1f\x8b"), ("zstd", b"\x28\xb5\x2f\xfd")]
+)
+def test_every_byte_before_the_last_line_counts(write: Write, how: Compression, frame: bytes) -> None:
+    content = composed({"t": texts(5)}, "sql", compress=how)
+    assert look(write(content)).ok
+
+    for at in range(0, content.rindex(frame), 7):
+        with pytest.raises(NotWhole):
+            look(write(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]))
+
+
+def test_a_dump_that_somebody_compressed_or_decompressed_since_is_no_changed_one(write: Write) -> None:
+    plain = gzip.decompress(composed({"t": texts(5)}, "sql", compress="gzip"))
+    packed_later = packed(composed({"t": texts(5)}, "sql"), "zstd")
+
+    for content in (plain, packed_later):
+        found = look(write(content))
+        assert found.ok
+        assert "cannot be compared" in found.notes[0]
 
 
 @pytest.mark.parametrize("how", ["none", "gzip", "zstd"])
 def test_a_dump_that_is_cut_anywhere_is_not_whole(write: Write, how: Compression) -> None:
-    content = dumped(SHOP.encode(), ROWS, part_size=100)
-    content = content if how == "none" else packed(content, how)
+    content = dumped(SHOP.encode(), ROWS, part_size=100, how=how)
 
     for length in [*range(1, len(content), 23), len(content) - 1]:
         with pytest.raises(NotWhole, match=r"cut short|empty|no dump"):
@@ -212,7 +229,10 @@ def test_only_rows_are_said_to_be_only_rows(write: Write) -> None:
         (b"\x7fELF\0\0\0\0" * 100, "no dump of Paddock"),
         (b"CREATE TABLE t(a);\n", "does not end as a dump"),
         (b"-- paddock: {}\n", "does not end as a dump"),
-        (b'-- paddock: {"tables": {"t": 1}, "parts": 9, "partSize": 5000, "digest": ""}\n', "shorter than"),
+        (
+            b'-- paddock: {"tables": {"t": 1}, "compress": "none", "bytes": 9000, "partSize": 5000, "digest": ""}\n',
+            "shorter than",
+        ),
     ],
 )
 def test_what_is_no_dump_is_said_to_be_none(write: Write, content: bytes, said: str) -> None:
@@ -243,7 +263,7 @@ COMMIT;
 
 
 def test_a_whole_dump_of_duckdb_is_ok(write: Write) -> None:
-    found = look(write(dumped(DUCK.encode(), {"t": 2, shown("in;ner", 'we"ird'): 1})))
+    found = look(write(dumped(DUCK.encode(), {"t": 2, display_name("in;ner", 'we"ird'): 1})))
 
     assert found.ok, found.tables
     assert found.format == "sql (duckdb)"
@@ -304,9 +324,11 @@ def test_a_damaged_database_file_is_not_whole(database: Path, write: Write) -> N
 # JSON, CSV and zips
 
 
-def composed(tables: Mapping[str, list[str]], format: Format, *, single: bool = False) -> bytes:
+def composed(
+    tables: Mapping[str, list[str]], format: Format, *, single: bool = False, compress: Compression = "none"
+) -> bytes:
     async def all_of_it() -> bytes:
-        composer = Composer(InMemory(tables), format, DumpOptions(), single=single)
+        composer = Composer(InMemory(tables), format, DumpOptions(compress=compress), single=single)
         return b"".join([chunk async for chunk in composer.chunks()])
 
     return asyncio.run(all_of_it())
@@ -533,7 +555,7 @@ def test_a_file_without_counts_is_compared_with_those_of_its_dump(
 ) -> None:
     file = write(b'{"a": [{"x": 1}, {"x": 2}], "b": []}', "shop.json")
 
-    found = verify(file, lambda done, total: None, counts=counts)
+    found = verify(file, lambda done, total: None, record=record(file, counts))
 
     assert {table.table: table.ok for table in found.tables} == verdicts
     assert (found.compared, found.ok) == (True, all(verdicts.values()))
@@ -541,6 +563,71 @@ def test_a_file_without_counts_is_compared_with_those_of_its_dump(
 
 @pytest.mark.parametrize(("name", "content"), [("t.json", b'[{"x": 1}]'), ("t.csv", b"x\r\n1\r\n")])
 def test_a_file_of_one_table_is_compared_under_its_name(write: Write, name: str, content: bytes) -> None:
-    found = verify(write(content, name), lambda done, total: None, counts={"orders": 2})
+    file = write(content, name)
+    found = verify(file, lambda done, total: None, record=record(file, {"orders": 2}))
 
     assert [(table.table, table.rows, table.expected, table.ok) for table in found.tables] == [("orders", 1, 2, False)]
+
+
+def zipped(rows: int) -> bytes:
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("orders.csv", "x\r\n" + "1\r\n" * rows)
+        manifest = {"files": {"orders.csv": "orders"}, "tables": {"orders": rows}}
+        archive.writestr("manifest.json", json.dumps(manifest))
+    return made.getvalue()
+
+
+def sqlite_file(tmp_path: Path, rows: int) -> bytes:
+    with closing(sqlite3.connect(tmp_path / f"{rows}.made")) as connection:
+        connection.execute("CREATE TABLE orders(x)")
+        connection.executemany("INSERT INTO orders VALUES (?)", [(n,) for n in range(rows)])
+        connection.commit()
+    return (tmp_path / f"{rows}.made").read_bytes()
+
+
+def in_sql(rows: int) -> bytes:
+    inserted = "".join(f"INSERT INTO orders VALUES({n});\n" for n in range(rows))
+    return dumped(f"CREATE TABLE orders(x);\n{inserted}".encode(), {"orders": rows})
+
+
+@pytest.mark.parametrize("name", ["shop.zip", "shop.db", "shop.sql"])
+def test_a_good_dump_that_is_not_the_expected_one_is_told_from_it(tmp_path: Path, write: Write, name: str) -> None:
+    def content(rows: int) -> bytes:
+        if name == "shop.db":
+            return sqlite_file(tmp_path, rows)
+        return zipped(rows) if name == "shop.zip" else in_sql(rows)
+
+    file = write(content(2), name)
+    known = record(file, {"orders": 2})
+    found = verify(file, lambda done, total: None, record=known)
+    assert (found.ok, found.compared, rows(found), found.notes) == (True, True, {"orders": 2}, [])
+
+    write(content(3), name)
+    assert look(file).ok
+    with pytest.raises(NotWhole, match="was changed"):
+        verify(file, lambda done, total: None, record=known)
+
+
+@pytest.mark.parametrize("name", ["shop.zip", "shop.db", "shop.sql"])
+def test_rows_are_compared_with_the_expected_where_bytes_cannot_be(tmp_path: Path, write: Write, name: str) -> None:
+    content = {"shop.zip": zipped(3), "shop.db": sqlite_file(tmp_path, 3), "shop.sql": in_sql(3)}[name]
+    file = write(content, name)
+    known = Record({"orders": 2, "gone": 0}, f"{name}.gz", 5, "of a file that was compressed")
+
+    found = verify(file, lambda done, total: None, record=known)
+
+    assert [(table.table, table.rows, table.expected, table.ok) for table in found.tables] == [
+        ("orders", 3, 2, False),
+        ("gone", None, 0, False),
+    ]
+    assert [note[:30] for note in found.notes] == ["It was compressed or decompres"]
+
+
+def test_a_changed_value_in_a_file_without_a_digest_is_seen_by_that_of_its_dump(write: Write) -> None:
+    file = write(b'[{"x": "one"}]', "t.json")
+    known = record(file, {"t": 1})
+    write(b'[{"x": "two"}]', "t.json")
+
+    with pytest.raises(NotWhole, match="was changed"):
+        verify(file, lambda done, total: None, record=known)

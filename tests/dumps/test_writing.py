@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import AsyncIterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddock.dumps import composing, writing
+from paddock.dumps import composing, digesting, writing
 from paddock.dumps.composing import Composer, Position
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.writing import Draft, PartWriter, kept_draft, read_draft
+from paddock.dumps.writing import DumpDraft, PartWriter, kept_draft, read_draft
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.storage.parts import Parts, Whole, open_parts
 from paddock.storage.store import Store, open_store
@@ -34,7 +35,7 @@ class Place:
         self.saves = 0
 
     async def begin(self, made: Composer, size: int = SIZE) -> None:
-        draft = Draft("d1", "exports/dump_1/d1.sql", size, made.identity)
+        draft = DumpDraft("d1", "exports/dump_1/d1.sql", size, made.identity)
         draft.upload = await self.parts.begin(draft.key)
         self.saved = kept_draft(draft)
 
@@ -68,8 +69,7 @@ async def finished(place: Place, writer: PartWriter) -> tuple[Whole, bytes]:
     whole = await writing.complete(place.store, place.parts, draft, writer.size)
     data = await place.store.read("exports/dump_1/d1.sql")
     assert whole.size == len(data)
-    parts = [data[start : start + place.saved["part_size"]] for start in range(0, len(data), place.saved["part_size"])]
-    assert draft.cursor.digest == writing.chain(parts)
+    assert draft.cursor.digest == digesting.chain_of(BytesIO(data), place.saved["part_size"])
     return whole, data
 
 
@@ -113,17 +113,18 @@ async def test_a_slice_renders_only_what_is_not_sent_yet(place: Place, monkeypat
     assert len(frozen.rendered) - len(set(frozen.rendered)) <= place.saves
 
 
-async def test_the_trailer_holds_the_digest_of_the_parts_before_it(place: Place) -> None:
+async def test_the_trailer_holds_the_digest_of_all_before_it(place: Place) -> None:
     made = composer()
     await place.begin(made, size=50_000)
     writer = await place.writer(made)
     assert await writer.write(lambda: False)
     _, data = await finished(place, writer)
     said = json.loads(data.splitlines()[-1].partition(b": ")[2])
-    parts = [data[start : start + 50_000] for start in range(0, said["parts"] * 50_000, 50_000)]
-    assert said["parts"] > 3
-    assert said["partSize"] == 50_000
-    assert said["digest"] == writing.chain(parts)
+    before = data[: data.rindex(b"\n", 0, -1) + 1]
+    assert len(before) > 150_000
+    assert (said["bytes"], said["partSize"]) == (len(before), 50_000)
+    facts = {name: value for name, value in said.items() if name != "digest"}
+    assert data == before + composing.trailer(facts, digesting.chain_of(BytesIO(before), 50_000))
 
 
 async def test_etags_are_rolled_into_objects_and_found_again(

@@ -38,6 +38,10 @@ public class Entries {
 
 @pytest.fixture(scope="module")
 def reader() -> Path:
+    return zip_reader()
+
+
+def zip_reader() -> Path:
     """Compiled with Eclipse's compiler, which is one file; the Java that Trino runs on brings none."""
     artifact = f"org.eclipse.jdt:ecj:{COMPILER}"
     if shutil.which("mvn") is None:

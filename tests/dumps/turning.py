@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 from paddock.config import Config, load
 from paddock.dumps import running
 from paddock.dumps.model import DumpOptions, DumpPayload, Finished
+from paddock.dumps.resources import DumpResources
 from paddock.dumps.source import Frozen, Progress
-from paddock.dumps.workshop import DumpWorkshop
 from paddock.jobs.errors import StaleAttempt
 from paddock.jobs.model import MAX_REPORT_BYTES, MAX_RESULT_BYTES, AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Again, Done, Outcome
@@ -126,9 +126,9 @@ def configured(folder: Path, **more: Any) -> Config:
     )
 
 
-async def to_its_end(job: Job, workshop: DumpWorkshop, turns: int = 500) -> Finished:
+async def to_its_end(job: Job, resources: DumpResources, turns: int = 500) -> Finished:
     for _ in range(turns):
-        outcome = await one_turn(job, workshop)
+        outcome = await one_turn(job, resources)
         if isinstance(outcome, Done):
             assert len(json.dumps(outcome.result)) <= MAX_RESULT_BYTES
             return Finished.model_validate(outcome.result)
@@ -136,5 +136,5 @@ async def to_its_end(job: Job, workshop: DumpWorkshop, turns: int = 500) -> Fini
     raise AssertionError("It never ends.")
 
 
-async def one_turn(job: Job, workshop: DumpWorkshop) -> Outcome:
-    return await running.run(job.turn(), workshop)
+async def one_turn(job: Job, resources: DumpResources) -> Outcome:
+    return await running.run(job.turn(), resources)

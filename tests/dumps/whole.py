@@ -15,12 +15,12 @@ import duckdb
 
 from paddock.client import Client, PaddockError
 from paddock.dumps.composing import Composer
+from paddock.dumps.database_settings import DuckdbDatabase, SqliteDatabase
 from paddock.dumps.duckdb.source import DuckdbSource
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.settings import DuckdbDatabase, SqliteDatabase
 from paddock.dumps.source import FileSource
 from paddock.dumps.sqlite.source import SqliteSource
-from paddock.dumps.writing import Draft, PartWriter, complete
+from paddock.dumps.writing import DumpDraft, PartWriter, complete
 from paddock.storage.parts import open_parts
 from paddock.storage.store import open_store
 from tests.processes.running import Up, clean_environment, data_folder, running_up, wait_for
@@ -179,7 +179,7 @@ async def undisturbed(place: Place, id: str, scratch: Path) -> bytes:
         format: Format = status["format"]
         composer = Composer(frozen, format, DumpOptions(), about=about)
         store = open_store(str(scratch / "store"))
-        draft = Draft("once", f"{id}/once.dump", result["part_size"], composer.identity)
+        draft = DumpDraft("once", f"{id}/once.dump", result["part_size"], composer.identity)
         draft.upload = await open_parts(store).begin(draft.key)
 
         async def save(kept: Any) -> None:

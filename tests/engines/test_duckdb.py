@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import psutil
@@ -20,6 +21,8 @@ import pytest
 from paddock.engines.children.duckdb import DuckdbEngine
 from paddock.engines.engine import Query, QueryRefused
 from paddock.engines.settings import DuckdbSettings
+from paddock.exports.arrow_types import conformer, declared_name
+from paddock.exports.model import DeclaredColumn
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 
@@ -188,7 +191,10 @@ async def test_what_each_type_becomes(engine: DuckdbEngine) -> None:
         ("SELECT 'infinity'::DATE AS d", "value_not_exportable"),
         ("SELECT [{'a': '-infinity'::TIMESTAMP}] AS d", "value_not_exportable"),
         ("SELECT 'infinity'::TIMESTAMP_S AS d", "value_not_exportable"),
-        ("SELECT 170141183460469231731687303715884105727 AS huge", "query_failed"),
+        ("SELECT 170141183460469231731687303715884105727 AS huge", "value_not_exportable"),
+        ("SELECT TIME '24:00:00' AS t", "value_not_exportable"),
+        ("SELECT [{'a': TIME '24:00:00'}] AS t", "value_not_exportable"),
+        ("SELECT TIME_NS '24:00:00' AS t", "value_not_exportable"),
         ("SELECT CAST(x || 'x' AS INTEGER) FROM range(3) t(x)", "query_failed"),
         ("SELECT * FROM 'none.csv'", "query_failed"),
         ("SELECT $missing", "query_refused"),
@@ -196,6 +202,21 @@ async def test_what_each_type_becomes(engine: DuckdbEngine) -> None:
 )
 async def test_what_no_file_can_hold_is_said(engine: DuckdbEngine, sql: str, code: str) -> None:
     assert (await refused(engine, sql)).code == code
+
+
+@pytest.mark.parametrize("rows", [1, 200_000])
+async def test_a_value_that_our_cast_cannot_keep_names_its_column(engine: DuckdbEngine, rows: int) -> None:
+    most = "170141183460469231731687303715884105727::HUGEINT"
+    sql = f"""SELECT x::HUGEINT AS one, {{'ü': x::HUGEINT}} AS two,
+        CASE WHEN x = {rows - 1} THEN {most} END AS "the third", x::HUGEINT AS four FROM range({rows}) t(x)"""
+    problem = await refused(engine, sql)
+
+    assert problem.code == "value_not_exportable"
+    assert problem.message.startswith(
+        "A value of column 'the third' (HUGEINT) cannot be written: Could not cast value 170"
+    )
+    nested = await refused(engine, f"SELECT 1::HUGEINT AS a, {{'ü': uuid(), 'v': [{most}]}} AS b")
+    assert "column 'b' (STRUCT(" in nested.message
 
 
 async def test_an_error_says_where(engine: DuckdbEngine) -> None:
@@ -220,6 +241,20 @@ async def test_a_description_runs_nothing(engine: DuckdbEngine) -> None:
     assert [(column.name, column.native) for column in described.columns] == [("s", "HUGEINT")]
     columns, table = await engine.preview(Query("SELECT x FROM range(100000000000) t(x); "), 3)
     assert (len(columns), table.column(0).to_pylist()) == (1, [0, 1, 2])
+
+
+async def test_a_uuid_inside_of_another_type_is_described_as_one(engine: DuckdbEngine) -> None:
+    sql = "SELECT {'a': uuid()} AS s, [uuid()] AS l, MAP {uuid(): [{'b': uuid(), 'c': 'x'}]} AS m"
+    described = await engine.describe(Query(sql))
+    declared = ["STRUCT(a UUID)", "LIST(UUID)", "MAP(UUID, LIST(STRUCT(b UUID, c STRING)))"]
+
+    assert [declared_name(column) for column in described.columns] == declared
+    wanted = [DeclaredColumn(name=name, type=type) for name, type in zip("slm", declared, strict=True)]
+    async with engine.open(Query(sql)) as stream:
+        conform = conformer(stream.columns, wanted)
+        [row] = [row async for batch in stream.batches() for row in conform(batch).to_pylist()]
+    [(key, [value])] = row["m"]
+    assert {type(one) for one in (row["s"]["a"], row["l"][0], key, value["b"])} == {UUID}
 
 
 async def test_the_handle_is_told_before_anything_runs_and_stops_it(engine: DuckdbEngine, place: Path) -> None:
@@ -376,9 +411,12 @@ async def test_a_root_that_is_missing_is_said(tmp_path: Path) -> None:
 
 
 def test_a_child_loads_nothing_that_it_can_do_without() -> None:
-    """Its start is paid by every query. Arrow's functions are the parent's, see `infinity`."""
+    """Its start is paid by every query. Arrow's functions are the parent's, see `unwritable`."""
     needless = {"duckdb", "dataclasses", "inspect", "pyarrow.compute", "numpy"}
-    code = f"import sys, paddock.engines.children.duckdb_session; print(sorted({needless} & set(sys.modules)))"
+    code = (
+        "import sys; from paddock.engines.children.duckdb_child import load_session; load_session(); "
+        f"print(sorted({needless} & {{name for name, module in sys.modules.items() if module is not None}}))"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"

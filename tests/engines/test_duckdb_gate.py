@@ -109,6 +109,12 @@ def test_only_one_query_that_reads_is_run(sql: str) -> None:
         "SELECT write_log('x')",
         "SELECT nextval('s')",
         "SELECT getenv('HOME')",
+        "SELECT current_setting('allowed_directories')",
+        "SELECT Current_Setting('temp_directory')",
+        "SELECT * FROM duckdb_databases",
+        "SELECT name, setting FROM pg_catalog.pg_settings",
+        "SELECT path FROM main.duckdb_databases AS d",
+        "SELECT * FROM pragma_database_list",
         "SELECT list_transform([1], x -> write_log('x'))",
     ],
 )

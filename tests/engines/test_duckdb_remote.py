@@ -26,8 +26,6 @@ from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, Trans
 from paddock.storage.store import CHUNK, Store, open_store
 from tests.storage.disks import small_disk as small_disk
 from tests.storage.servers import Server
-from tests.storage.servers import moto_server as moto_server
-from tests.storage.servers import s3_server as s3_server
 
 
 @pytest.fixture(autouse=True)

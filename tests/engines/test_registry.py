@@ -7,7 +7,9 @@ import pytest
 from paddock.config import Config, ConfigError, load
 from paddock.engines.registry import Engines, settings_from
 from paddock.engines.settings import DuckdbSettings, TrinoSettings
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.exports.request import one_engine
+from paddock.jobs.errors import PermanentRunnerError, Refused
+from paddock.known_kinds import all_kinds
 
 
 def test_without_a_word_there_is_duckdb_in_the_folder_where_it_runs() -> None:
@@ -49,6 +51,13 @@ def test_what_is_wrong_is_said_with_its_place(table: dict[str, object], named: s
         settings_from(Config(engines={"x": table}))
 
 
+@pytest.mark.parametrize("table", ["engines.x", "destinations.x"])
+def test_a_table_that_is_wrong_stops_the_control_plane_at_its_start(tmp_path: Path, table: str) -> None:
+    (tmp_path / "paddock.toml").write_text(f'[{table}]\ntype = "postgres"\n')
+    with pytest.raises(ConfigError, match=f"{table}.url in paddock.toml has a bad value: it is missing"):
+        all_kinds(load({}, tmp_path))
+
+
 def test_an_engine_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(PermanentRunnerError, match="no engine 'nonesuch'"):
         Engines.from_config(Config())["nonesuch"]
@@ -65,3 +74,19 @@ def test_another_package_brings_an_engine(tmp_path: Path, monkeypatch: pytest.Mo
     engines = Engines.from_config(Config(engines={"old": {"type": "oracle", "host": "db"}}))
 
     assert engines["old"] == ("old", "db")  # type: ignore[comparison-overlap]
+
+
+def test_the_built_in_duckdb_stays_beside_others_until_one_takes_its_place() -> None:
+    shop = {"type": "postgres", "url": "postgresql://reader@db/shop"}
+    assert sorted(settings_from(Config(engines={"shop": shop}))) == ["duckdb", "shop"]
+    narrow = {"type": "duckdb", "roots": ["/srv/data"]}
+    assert sorted(settings_from(Config(engines={"shop": shop, "local": narrow}))) == ["local", "shop"]
+    assert sorted(settings_from(Config(engines={"duckdb": shop}))) == ["duckdb"]
+    assert sorted(settings_from(Config(starburst_url="https://trino.example"))) == ["starburst"]
+
+
+def test_a_query_that_names_no_engine_is_asked_which() -> None:
+    mine = list(settings_from(Config(engines={"shop": {"type": "postgres", "url": "postgresql://reader@db/shop"}})))
+    with pytest.raises(Refused, match=r"engine: Name one of shop, duckdb\."):
+        one_engine(None, mine)
+    assert one_engine(None, ["shop"]) == "shop"

@@ -14,11 +14,12 @@ pytestmark = pytest.mark.skipif(landlock.version() == 0, reason="this kernel has
 CONFINED = """
 import os, resource, socket, subprocess, sys
 from pathlib import Path
+from paddock.child_processes.beginning import limit
 from paddock.engines.children import sandbox
 root, spill = Path(sys.argv[1]), Path(sys.argv[2])
 listener = socket.create_server(("127.0.0.1", 0))
 sandbox.forget_environment()
-sandbox.limit(256 << 20, 1 << 20)
+limit(256 << 20, 1 << 20)
 assert sandbox.confine([root], [root / "hidden"], [], spill)
 """
 

@@ -35,7 +35,8 @@ async def told(connection: Connection) -> list[tuple[str, str, object]]:
     assert len(rows) == await connection.fetchval("SELECT count(*) FROM deliveries")
     assert len(rows) == await connection.fetchval("SELECT count(*) FROM jobs WHERE kind = 'webhook'")
     for row in rows:
-        assert orjson.loads(row["payload"]) == {"event_id": str(row["id"]), "webhook_id": str(row["webhook_id"])}
+        payload = {"event_id": str(row["id"]), "webhook_id": str(row["webhook_id"]), "receiver": "x.test"}
+        assert orjson.loads(row["payload"]) == payload
     return [(row["type"], row["owner"], row["webhook_id"]) for row in rows]
 
 

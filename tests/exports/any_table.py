@@ -74,6 +74,7 @@ scalars: st.SearchStrategy[Typed] = st.one_of(
     st.just((pa.time64("us"), st.integers(0, 86_399_999_999))),
     st.just((pa.null(), st.none())),
 )
+UUIDS = st.just((pa.uuid(), st.uuids().map(lambda value: value.bytes)))
 # Years that have no text, what Parquet has another type for, what only engines of other packages give.
 others: st.SearchStrategy[Typed] = st.one_of(
     st.integers(39, 76).map(lambda p: (pa.decimal256(p, p // 3), decimals(p, p // 3))),
@@ -84,10 +85,10 @@ others: st.SearchStrategy[Typed] = st.one_of(
     *[st.just((pa.time32(unit), st.times().map(lambda at: at.replace(microsecond=0)))) for unit in ("s", "ms")],
     st.just((pa.time64("ns"), st.integers(0, 86_399_999_999_999))),
     st.just((pa.large_binary(), st.binary(max_size=8))),
+    UUIDS,
 )
-# Never inside of others: pyarrow builds no such UUIDs there, and no dictionaries that are valid where a row is null.
+# Never inside of others: pyarrow builds no dictionaries there that are valid where a row is null.
 alone: st.SearchStrategy[Typed] = st.one_of(
-    st.just((pa.uuid(), st.uuids().map(lambda value: value.bytes))),
     *[st.just((pa.dictionary(index, pa.string()), texts | awkward)) for index in (pa.int8(), pa.int32())],
     st.just((pa.dictionary(pa.int16(), pa.int64()), integers(64))),
     st.just((pa.dictionary(pa.uint32(), pa.binary()), st.binary(max_size=4))),
@@ -103,6 +104,7 @@ ANY_KEYS: Sequence[Typed] = (
     (pa.timestamp("us"), MICROSECONDS),
     (pa.decimal128(38, 9), decimals(38, 9)),
     (pa.binary(), st.binary(max_size=8)),
+    (pa.uuid(), st.uuids().map(lambda value: value.bytes)),
 )
 
 
@@ -200,8 +202,18 @@ def tables(draw: st.DrawFn, of: st.SearchStrategy[Typed] = types) -> pa.Table:
     columns = draw(st.lists(of, min_size=1, max_size=4))
     rows = draw(st.integers(0, 30))
     schema = pa.schema([(f"c{number}", type) for number, (type, _) in enumerate(columns)])
-    arrays = [pa.array(draw(st.lists(maybe(values), min_size=rows, max_size=rows)), type) for type, values in columns]
+    arrays = [array_of(draw(st.lists(maybe(values), min_size=rows, max_size=rows)), type) for type, values in columns]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def array_of(values: list[Any], type: pa.DataType) -> pa.Array:
+    """By way of the bytes: Arrow's builders make no UUIDs inside of other types."""
+    stored = _stored(type)
+    return pa.array(values, type) if stored == type else pa.array(values, stored).cast(type)
+
+
+def _stored(type: pa.DataType) -> pa.DataType:
+    return pa.binary(16) if type == pa.uuid() else _inside(type, _stored)
 
 
 def same(left: pa.Table, right: pa.Table) -> bool:

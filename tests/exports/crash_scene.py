@@ -25,8 +25,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from paddock.config import Config, load
-from paddock.exports import downloading, leftovers, plain
+from paddock.exports import export_files, leftovers, plain
 from paddock.exports.plain import Export, NewExport
+from paddock.exports.settings import ExportSettings
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import Job, JobId
@@ -205,11 +206,11 @@ class Scene:
         assert found.status != "completed"
         assert (found.manifest, found.rows, found.bytes) == (None, None, None)
         with pytest.raises(Refused, match="it has no files"):
-            await downloading.find(self.config, found, None, None)
+            await export_files.files_of(self.config, found)
 
     async def rows(self, export: Export) -> pa.Table:
         """Through the manifest that the export's row names, and nothing else."""
-        store, manifest = await downloading.manifest_of(self.config, await self.look(export))
+        store, manifest = await export_files.manifest_of(self.config, await self.look(export))
         assert store.local is not None
         files = [(part.name, part.rows, part.bytes, part.sha256) for part in manifest.files]
         assert (manifest.rows, manifest.bytes) == (sum(file[1] for file in files), sum(file[2] for file in files))
@@ -217,7 +218,7 @@ class Scene:
 
     def lake(self) -> Path:
         """The destination as a folder, which it may be."""
-        url = self.config.destinations["lake"]["url"]
+        url = self.config.of(ExportSettings).destinations["lake"]["url"]
         if "://" not in url:
             return Path(url)
         copied = self.folder / "lake"
@@ -267,7 +268,7 @@ class Scene:
         """The files that the rows of these exports name, manifests included."""
         found = set()
         for export in exports:
-            _, manifest = await downloading.manifest_of(self.config, await self.look(export))
+            _, manifest = await export_files.manifest_of(self.config, await self.look(export))
             found |= {manifest.key(part) for part in manifest.files} | {f"{manifest.prefix}/_manifest.json"}
         return found
 

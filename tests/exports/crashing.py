@@ -72,10 +72,10 @@ class Plan:
 
 
 def resources() -> Factories:
-    from paddock.exports.workshop import Workshop
+    from paddock.exports.resources import ExportResources
 
     plant(Plan(Path(os.environ[PLAN])))
-    return {Workshop: Workshop.from_environment}
+    return {ExportResources: ExportResources.from_environment}
 
 
 def plant(plan: Plan) -> None:

@@ -7,7 +7,7 @@ from paddock.db.pool import Transaction
 from paddock.exports import mappings, snapshot_states, snapshots
 from paddock.exports.mapping import Definition
 from paddock.exports.mappings import NewMapping
-from paddock.exports.snapshot_states import Part, Snapshot
+from paddock.exports.snapshot_states import Snapshot, SnapshotPart
 from paddock.exports.snapshots import NewSnapshot
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import Group
@@ -63,7 +63,7 @@ async def test_a_snapshot_whose_last_job_is_killed_before_its_finish(
     mapping = await mappings.create(core, NewMapping(owner="ada", name="m", definition=definition), actor="ada")
     new = NewSnapshot(owner="ada", mapping_id=mapping.id, engine="local", role=None)
 
-    async def parts() -> dict[str, Part]:
+    async def parts() -> dict[str, SnapshotPart]:
         return {part.name: part for part in await snapshot_states.parts(core.db, made)}
 
     async def look(status: str) -> Snapshot:
@@ -105,7 +105,9 @@ async def test_a_snapshot_whose_last_job_is_killed_before_its_finish(
     manifest = await snapshot_states.manifest(core.db, ready, open_store(scene.config.object_store))
     objects = scene.folder / "data" / "objects"
     found = {
-        part["name"]: read_files(objects, [tuple(file.values()) for file in part["files"]])
+        part["name"]: read_files(
+            objects, [(file["key"], file["rows"], file["bytes"], file["sha256"]) for file in part["files"]]
+        )
         for part in manifest["parts"]
     }
     assert found["Person"].equals(expected.select(["id", "name"]))

@@ -20,10 +20,9 @@ from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from paddock.jobs.model import JobId
 from tests.conftest import DatabaseClock
-from tests.exports.any_table import by_duckdb, duckdb_types, maybe, same
+from tests.exports.any_table import array_of, by_duckdb, duckdb_types, maybe, same
 from tests.exports.crash_scene import BACKWARDS, Scene, kills, scene_in, until
 from tests.storage.servers import Server
-from tests.storage.servers import s3_server as s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -238,7 +237,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     times = draw(st.sampled_from([1, REPEATED]))
     columns = {
         f"c{number}": pa.chunked_array(
-            [pa.array(draw(st.lists(maybe(values), min_size=rows, max_size=rows)), type)] * times
+            [array_of(draw(st.lists(maybe(values), min_size=rows, max_size=rows)), type)] * times
         )
         for number, (type, values) in enumerate(types)
     }

@@ -7,10 +7,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from paddock.declared_arrow import arrow_of
+from paddock.declared_types import BadType, parse
+from paddock.engines.children.wire import UUID_MARK
 from paddock.engines.engine import Column
-from paddock.exports.arrow_types import arrow_of, conformer, declared_name, mismatches
+from paddock.exports.arrow_types import conformer, declared_name, mismatches, other_names
 from paddock.exports.model import DeclaredColumn
-from paddock.exports.types import BadType, parse
 from paddock.jobs.errors import PermanentRunnerError
 
 
@@ -78,6 +80,56 @@ def test_a_uuid_is_what_the_engine_calls_one() -> None:
     assert declared_name(given(pa.string(), "UUID")[0]) == "UUID"
 
 
+ID = UUID("0a1b2c3d-4e5f-4071-8293-a4b5c6d7e8f9")
+TEXT = pa.field("a", pa.string(), metadata=UUID_MARK)
+NESTED = [
+    (pa.struct([TEXT]), [{"a": str(ID)}, None, {"a": None}], "STRUCT(a UUID)", [{"a": ID}, None, {"a": None}]),
+    (pa.list_(TEXT), [[str(ID), None], None, []], "LIST(UUID)", [[ID, None], None, []]),
+    (pa.map_(TEXT.with_nullable(False), TEXT), [[(str(ID), None)], None, []], "MAP(UUID, UUID)",
+     [[(ID, None)], None, []]),
+    (pa.list_(pa.struct([TEXT])), [[{"a": str(ID)}], None, []], "LIST(STRUCT(a UUID))", [[{"a": ID}], None, []]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type", "values", "wanted", "expected"), NESTED, ids=[one[2] for one in NESTED])
+def test_a_uuid_inside_of_another_type_fits_and_is_one(
+    type: pa.DataType, values: list[object], wanted: str, expected: list[object]
+) -> None:
+    found = given(type)
+    batch = pa.record_batch([pa.array([None, *values], type)], ["given"]).slice(1)
+    as_uuids = conformer(found, declared(wanted))(batch)
+    as_text = wanted.replace("UUID", "STRING")
+
+    assert as_uuids.column(0).to_pylist() == expected
+    assert declared_name(found[0]) == wanted
+    assert conformer(found, declared(as_text))(batch).column(0).to_pylist() == values
+    # What came as uuids becomes text too, as deep as it lies.
+    exact = [Column("given", as_uuids.schema.field(0).type, "x")]
+    assert conformer(exact, declared(as_text))(as_uuids).column(0).to_pylist() == values
+
+
+def test_text_inside_of_another_type_is_no_uuid() -> None:
+    [wrong] = mismatches(given(pa.struct([("a", pa.string())])), declared("STRUCT(a UUID)"))
+
+    assert "declare it as STRUCT(a STRING)" in wrong.hint
+
+
+def test_what_only_looks_like_a_uuid_column_names_itself() -> None:
+    with pytest.raises(PermanentRunnerError, match="A value of column 'wanted' does not fit"):
+        conformer(given(pa.string(), "UUID"), declared("UUID"))(pa.record_batch([pa.array(["no"])], ["given"]))
+
+
+def test_the_fields_of_a_struct_are_matched_by_their_place() -> None:
+    found = pa.struct([("a", pa.int16()), ("b", pa.string())])
+    batch = pa.record_batch([pa.array([{"a": 1, "b": "x"}, None], found)], ["given"])
+
+    renamed = conformer(given(found), declared("STRUCT(x INT64, y STRING)"))(batch)
+    assert renamed.column(0).to_pylist() == [{"x": 1, "y": "x"}, None]
+    assert mismatches(
+        given(pa.struct([("a", pa.string()), ("b", pa.string())])), declared("STRUCT(b STRING, a STRING)")
+    )
+
+
 def test_missing_and_extra_columns_are_named() -> None:
     one, two = Column("a", pa.int64(), "bigint"), Column("b", pa.int64(), "bigint")
 
@@ -86,6 +138,39 @@ def test_missing_and_extra_columns_are_named() -> None:
 
     assert (missing.column, missing.found) == ("c", "nothing")
     assert (extra.column, extra.expected) == ("b", "nothing")
+
+
+def texts(*names: str) -> list[Column]:
+    return [Column(name, pa.string(), "varchar") for name in names]
+
+
+def wanted(*names: str) -> list[DeclaredColumn]:
+    return [DeclaredColumn(name=name, type="STRING") for name in names]
+
+
+def test_columns_in_each_others_place_are_a_mismatch_at_theirs() -> None:
+    found, declared_ = texts("code", "City", "name"), wanted("code", "name", "city")
+    wrong = mismatches(found, declared_)
+
+    assert [(one.position, one.expected, one.found) for one in wrong] == [
+        (1, "name STRING", "City varchar"),
+        (2, "city STRING", "name varchar"),
+    ]
+    assert other_names(found, declared_) == []
+    assert [one.position for one in mismatches(texts("b", "c", "a"), wanted("a", "b", "c"))] == [0, 1, 2]
+    with pytest.raises(PermanentRunnerError, match="name: expected name STRING, found City varchar"):
+        conformer(found, declared_)
+
+
+def test_other_names_are_a_warning_that_position_counts() -> None:
+    found, declared_ = texts("code", "name", "upper(x)"), wanted("CODE", "city", "name")
+
+    assert mismatches(found, declared_) == []
+    assert [(one.position, one.column, one.found) for one in other_names(found, declared_)] == [
+        (1, "city", "name"),
+        (2, "name", "upper(x)"),
+    ]
+    assert "position counts" in other_names(found, declared_)[0].message
 
 
 def test_a_batch_gets_the_declared_names_and_types() -> None:

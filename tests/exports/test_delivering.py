@@ -14,7 +14,7 @@ import pytest
 from paddock.config import load
 from paddock.exports import delivering, taken
 from paddock.exports.model import ExportPayload, Target
-from paddock.exports.workshop import Workshop
+from paddock.exports.resources import ExportResources
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.jobs.model import AttemptId, JobId, JsonObject
 from paddock.jobs.turn import Turn
@@ -22,15 +22,14 @@ from paddock.storage import remote
 from paddock.storage.drafts import Draft, new_draft_id
 from paddock.storage.store import Store
 from tests.storage.servers import IDENTITIES, Server, aws_environ, seaweed
-from tests.storage.servers import s3_server as s3_server
 
 FILE = {"name": "some.parquet", "rows": 1, "bytes": 1, "sha256": "0" * 64}
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def resources(tmp_path: Path) -> ExportResources:
     (tmp_path / "paddock.toml").write_text('[destinations.lake]\nurl = "lake"\n')
-    return Workshop(load({}, tmp_path))
+    return ExportResources(load({}, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -49,25 +48,27 @@ def workshop(tmp_path: Path) -> Workshop:
     ],
 )
 async def test_a_manifest_that_only_looks_like_ours_is_refused(
-    workshop: Workshop, tmp_path: Path, manifest: Any
+    resources: ExportResources, tmp_path: Path, manifest: Any
 ) -> None:
     folder = tmp_path / "lake" / "orders"
     folder.mkdir(parents=True)
     (folder / "_manifest.json").write_bytes(orjson.dumps(manifest))
 
     with pytest.raises(PermanentRunnerError) as refused:
-        await delivering.check(Target(name="lake", prefix="orders", if_exists="replace"), workshop)
+        await delivering.check(Target(name="lake", prefix="orders", if_exists="replace"), resources)
     assert refused.value.code == "destination_not_ours"
 
 
-async def test_a_used_destination_is_an_error_unless_it_is_to_be_replaced(workshop: Workshop, tmp_path: Path) -> None:
+async def test_a_used_destination_is_an_error_unless_it_is_to_be_replaced(
+    resources: ExportResources, tmp_path: Path
+) -> None:
     """Whatever the control plane could see when the export was asked for."""
     folder = tmp_path / "lake" / "orders"
     folder.mkdir(parents=True)
     (folder / "some.parquet").touch()
 
     with pytest.raises(PermanentRunnerError) as refused:
-        await delivering.check(Target(name="lake", prefix="orders"), workshop)
+        await delivering.check(Target(name="lake", prefix="orders"), resources)
     assert refused.value.code == "destination_not_empty"
 
 
@@ -76,28 +77,28 @@ async def test_a_control_plane_that_cannot_look_leaves_it_to_the_job(
 ) -> None:
     for name, value in s3_server.environ.items():
         monkeypatch.setenv(name, value)
-    workshop, target = on_s3(s3_server, tmp_path), Target(name="lake", prefix="orders")
+    resources, target = on_s3(s3_server, tmp_path), Target(name="lake", prefix="orders")
     monkeypatch.setattr(taken, "LOOK_SECONDS", 60)
-    await workshop.destination("lake").put("orders/x", b"")
-    assert (await taken._look(target, workshop.config)).used
+    await resources.destination("lake").put("orders/x", b"")
+    assert (await taken._look(target, resources.config)).used
 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrongsecret")
-    assert not (await taken._look(target, workshop.config)).used
+    assert not (await taken._look(target, resources.config)).used
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setattr(taken, "LOOK_SECONDS", 0.2)
         # Its thread ends with it.
         monkeypatch.setitem(remote.CLIENT, "timeout", timedelta(milliseconds=300))
         monkeypatch.setitem(remote.RETRY, "retry_timeout", timedelta(milliseconds=300))
-        assert not (await taken._look(target, workshop.config)).used
+        assert not (await taken._look(target, resources.config)).used
 
 
-async def test_ours_may_be_replaced(workshop: Workshop, tmp_path: Path) -> None:
+async def test_ours_may_be_replaced(resources: ExportResources, tmp_path: Path) -> None:
     folder = tmp_path / "lake" / "orders"
     folder.mkdir(parents=True)
     (folder / "_manifest.json").write_bytes(orjson.dumps({"job": "a", "files": [FILE]}))
 
-    await delivering.check(Target(name="lake", prefix="orders", if_exists="replace"), workshop)
+    await delivering.check(Target(name="lake", prefix="orders", if_exists="replace"), resources)
 
 
 class Fence:
@@ -119,11 +120,13 @@ class Fence:
         raise NotImplementedError
 
 
-async def decided(workshop: Workshop, fence: Fence, *, time: int = 1, if_exists: str = "error") -> Turn[ExportPayload]:
+async def decided(
+    resources: ExportResources, fence: Fence, *, time: int = 1, if_exists: str = "error"
+) -> Turn[ExportPayload]:
     """A turn whose draft is sealed, with three files."""
-    draft = Draft(workshop.store, "ada/exports", new_draft_id())
+    draft = Draft(resources.store, "ada/exports", new_draft_id())
     for number in range(3):
-        file = workshop.scratch.new()
+        file = resources.scratch.new()
         file.write(bytes(1000))
         await draft.add(file, f"part-{number}.parquet")
     sealed = await draft.seal({})
@@ -140,14 +143,14 @@ async def decided(workshop: Workshop, fence: Fence, *, time: int = 1, if_exists:
     )
 
 
-def on_s3(server: Server, tmp_path: Path) -> Workshop:
+def on_s3(server: Server, tmp_path: Path) -> ExportResources:
     (tmp_path / "paddock.toml").write_text(f'[destinations.lake]\nurl = "{server.url}/{tmp_path.name}"\n')
-    return Workshop(load({}, tmp_path))
+    return ExportResources(load({}, tmp_path))
 
 
-async def failure(turn: Turn[ExportPayload], workshop: Workshop) -> InfrastructureError:
+async def failure(turn: Turn[ExportPayload], resources: ExportResources) -> InfrastructureError:
     with pytest.raises(InfrastructureError) as failed:
-        await delivering.deliver(turn, workshop)
+        await delivering.deliver(turn, resources)
     return failed.value
 
 
@@ -156,9 +159,9 @@ async def test_a_destination_that_may_not_be_written_is_said_to_refuse(
 ) -> None:
     for name, value in aws_environ(s3_server.endpoint, IDENTITIES["reader"][0], "reader").items():
         monkeypatch.setenv(name, value)
-    workshop = on_s3(s3_server, tmp_path)
+    resources = on_s3(s3_server, tmp_path)
 
-    problem = await failure(await decided(workshop, Fence()), workshop)
+    problem = await failure(await decided(resources, Fence()), resources)
 
     assert isinstance(problem, PermanentRunnerError)
     assert problem.code == "store_denied"
@@ -172,24 +175,24 @@ async def test_a_destination_that_goes_away_is_waited_for_as_long_as_for_a_clust
     with seaweed() as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
-        workshop = on_s3(server, tmp_path)
-        turn = await decided(workshop, Fence())
+        resources = on_s3(server, tmp_path)
+        turn = await decided(resources, Fence())
 
         async def away(*arguments: Any) -> None:
             server.kill()
             await copy_to(*arguments)
 
         monkeypatch.setattr(Store, "copy_to", away)
-        problem = await failure(turn, workshop)
+        problem = await failure(turn, resources)
 
     assert isinstance(problem, TransientResourceError)
     assert (problem.code, problem.budget) == ("store_unavailable", "cluster")
 
 
-async def cleaned_up(turn: Turn[ExportPayload], workshop: Workshop) -> int:
+async def cleaned_up(turn: Turn[ExportPayload], resources: ExportResources) -> int:
     """To its end, however often it wants to wait: how often that is."""
     waits = 0
-    while (waiting := await delivering.undo(turn, workshop)) is not None:
+    while (waiting := await delivering.undo(turn, resources)) is not None:
         assert waiting.delay > timedelta(0)
         assert waiting.saved is not None
         turn.saved = waiting.saved
@@ -197,9 +200,9 @@ async def cleaned_up(turn: Turn[ExportPayload], workshop: Workshop) -> int:
     return waits
 
 
-async def there(workshop: Workshop) -> tuple[str | None, set[str], set[str]]:
+async def there(resources: ExportResources) -> tuple[str | None, set[str], set[str]]:
     """The job whose manifest stands at the destination, the files that it names, and all files."""
-    store = workshop.destination("lake")
+    store = resources.destination("lake")
     found = {entry.key.removeprefix("daily/") async for entry in store.list("daily", unfinished=True)}
     if "_manifest.json" not in found:
         return None, set(), found
@@ -208,9 +211,9 @@ async def there(workshop: Workshop) -> tuple[str | None, set[str], set[str]]:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def somewhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def somewhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExportResources:
     if request.param == "folder":
-        made: Workshop = request.getfixturevalue("workshop")
+        made: ExportResources = request.getfixturevalue("resources")
         return made
     server: Server = request.getfixturevalue("s3_server")
     for name, value in server.environ.items():
@@ -235,7 +238,7 @@ class Slow:
 
 
 async def test_a_manifest_that_comes_while_a_cleanup_waits_finds_its_files(
-    somewhere: Workshop, monkeypatch: pytest.MonkeyPatch
+    somewhere: ExportResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
     lost = await decided(somewhere, Fence())
@@ -257,7 +260,7 @@ async def test_a_manifest_that_comes_while_a_cleanup_waits_finds_its_files(
 
 @pytest.mark.parametrize("moment", ["after it", "before it deletes"])
 async def test_a_manifest_that_comes_after_a_cleanup_is_taken_back(
-    somewhere: Workshop, monkeypatch: pytest.MonkeyPatch, moment: str
+    somewhere: ExportResources, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Its worker slept through the lease, and through all that the cleanup waited for."""
     slow, fence = Slow(monkeypatch), Fence()
@@ -286,7 +289,7 @@ async def test_a_manifest_that_comes_after_a_cleanup_is_taken_back(
 
 
 async def test_a_manifest_that_comes_late_is_turned_away_where_one_stood_before(
-    somewhere: Workshop, monkeypatch: pytest.MonkeyPatch
+    somewhere: ExportResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has to wait for it, and nobody has to be alive when it comes."""
     earlier = await decided(somewhere, Fence(), time=1)
@@ -308,7 +311,7 @@ async def test_a_manifest_that_comes_late_is_turned_away_where_one_stood_before(
 
 
 async def test_an_attempt_that_was_lost_leaves_the_manifest_to_its_heir(
-    somewhere: Workshop, monkeypatch: pytest.MonkeyPatch
+    somewhere: ExportResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fence = Slow(monkeypatch), Fence()
     lost = await decided(somewhere, fence)
@@ -342,26 +345,26 @@ def copy_of(turn: Turn[ExportPayload]) -> Turn[ExportPayload]:
 
 @pytest.mark.parametrize("earlier", [True, False])
 async def test_a_manifest_that_comes_late_does_not_replace_a_later_one(
-    earlier: bool, somewhere: Workshop, monkeypatch: pytest.MonkeyPatch
+    earlier: bool, somewhere: ExportResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fence was asked, then the request took longer than the lease: its job was cancelled and cleaned up after, and
     another one delivered to the same place."""
-    workshop = somewhere
+    resources = somewhere
     if earlier:
-        await delivering.deliver(await decided(workshop, Fence(), time=1), workshop)
-    late = await decided(workshop, Fence(), time=2, if_exists="replace")
-    later = await decided(workshop, Fence(), time=3, if_exists="replace")
+        await delivering.deliver(await decided(resources, Fence(), time=1), resources)
+    late = await decided(resources, Fence(), time=2, if_exists="replace")
+    later = await decided(resources, Fence(), time=3, if_exists="replace")
     replace = Store.replace
 
     async def slow(store: Store, *arguments: Any) -> bool:
         monkeypatch.setattr(Store, "replace", replace)
-        await cleaned_up(late, workshop)
-        await delivering.deliver(later, workshop)
+        await cleaned_up(late, resources)
+        await delivering.deliver(later, resources)
         return await replace(store, *arguments)
 
     monkeypatch.setattr(Store, "replace", slow)
-    problem = await failure(late, workshop)
+    problem = await failure(late, resources)
 
     assert (type(problem), problem.code) == (TransientResourceError, "destination_changed")
-    assert (await there(workshop))[0] == str(later.id)
-    assert (await failure(late, workshop)).code == "destination_superseded"
+    assert (await there(resources))[0] == str(later.id)
+    assert (await failure(late, resources)).code == "destination_superseded"

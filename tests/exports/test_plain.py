@@ -211,6 +211,10 @@ def test_a_question_is_answered_by_a_worker(place: Place) -> None:
     with pytest.raises(PaddockError) as refused:
         ask("POST", "/api/engines/local/describe", body={"sql": "DROP TABLE x"})
     assert refused.value.status == 422
+    for sql in ("SELECT CAST('x' AS INTEGER)", "FROM 'nowhere.csv'", "SELECT TIME '24:00:00' AS t"):
+        with pytest.raises(PaddockError) as refused:
+            ask("POST", "/api/engines/local/preview", body={"sql": sql})
+        assert (refused.value.status, sql) == (422, sql)
 
 
 def test_the_data_folder_is_nobodys_to_read(place: Place) -> None:
@@ -318,6 +322,24 @@ def test_a_schedule_makes_a_new_export_each_time(place: Place) -> None:
 
     assert [export["status"] for export in exports] == ["completed", "completed"]
     assert exports[0]["id"] != exports[1]["id"]
+
+
+def test_a_schedule_is_checked_by_the_engine_and_tells_of_an_export_that_failed(place: Place) -> None:
+    def create(sql: str, name: str) -> str:
+        payload = orjson.dumps({"engine": "local", "sql": sql}).decode()
+        return place.paddock("schedules", "create", name, "scheduled_export", payload, "--every", "1d").stderr.decode()
+
+    assert "nowhere" in create("SELECT * FROM nowhere", "wrong")
+    assert create("SELECT error('on the way') AS a FROM range(3)", "failing") == ""
+    run = place.client.request("POST", "/api/schedules/failing/run", idempotency_key="once")["data"]
+    export = place.ended(place.client.wait(run["id"])["result"]["export"])
+
+    assert export["status"] == "failed"
+    assert "the export job it made failed: " in " ".join(place.paddock("why", run["id"]).stdout.decode().split())
+    listed = place.paddock("schedules", "list").stdout.decode()
+    assert f"failed export {export['id']}" in listed
+    assert "wrong" not in listed
+    place.client.request("DELETE", "/api/schedules/failing")
 
 
 def test_a_schedule_of_what_its_maker_may_not_use_is_refused(place: Place) -> None:

@@ -18,7 +18,6 @@ from tests.exports.place import place as whole_place
 from tests.exports.test_crashes import lease_ends
 from tests.ports import free_ports
 from tests.storage.servers import Server
-from tests.storage.servers import s3_server as s3_server
 
 pytestmark = pytest.mark.slow
 

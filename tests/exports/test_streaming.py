@@ -14,7 +14,7 @@ from paddock.config import load
 from paddock.engines.engine import Column, Progress
 from paddock.exports import running
 from paddock.exports.model import ExportPayload
-from paddock.exports.workshop import Workshop
+from paddock.exports.resources import ExportResources
 from paddock.exports.writing.output import Output
 from paddock.jobs.model import AttemptId, JobId, JsonObject
 from paddock.jobs.turn import Turn
@@ -45,13 +45,13 @@ class Line:
 class Long:
     """A query that works until its progress was told, and then gives one row."""
 
-    def __init__(self, line: Line, workshop: Workshop, ahead_bytes: int = 0) -> None:
+    def __init__(self, line: Line, resources: ExportResources, ahead_bytes: int = 0) -> None:
         self.columns: Sequence[Column] = [Column("a", pa.int64(), "BIGINT")]
         self.progress = Progress(phase="running", percent=42.0)
         self._ahead = ahead_bytes
         self.told: JsonObject = {}
         self.reserved = 0
-        self._line, self._workshop = line, workshop
+        self._line, self._workshop = line, resources
 
     async def begin(self) -> int:
         assert self._workshop.memory.used == 0
@@ -65,12 +65,12 @@ class Long:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(load({"PADDOCK_DATA": str(tmp_path / "data")}, tmp_path))
+def resources(tmp_path: Path) -> ExportResources:
+    return ExportResources(load({"PADDOCK_DATA": str(tmp_path / "data")}, tmp_path))
 
 
-async def exported(workshop: Workshop, line: Line, stream: Long) -> JsonObject:
-    draft = Draft(workshop.store, "owner/exports/one", new_draft_id())
+async def exported(resources: ExportResources, line: Line, stream: Long) -> JsonObject:
+    draft = Draft(resources.store, "owner/exports/one", new_draft_id())
     turn = Turn(
         id=JobId(uuid4()),
         attempt_id=AttemptId(uuid4()),
@@ -80,15 +80,17 @@ async def exported(workshop: Workshop, line: Line, stream: Long) -> JsonObject:
         owner="ada",
         link=line,
     )
-    return await running._write(turn, workshop, stream, draft, datetime.now(UTC))
+    return await running._write(turn, resources, stream, draft, datetime.now(UTC))
 
 
-async def test_progress_is_told_before_the_first_row(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_is_told_before_the_first_row(
+    resources: ExportResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(running, "REPORT_EVERY", 0.01)
     line = Line()
-    stream = Long(line, workshop)
+    stream = Long(line, resources)
 
-    result = await exported(workshop, line, stream)
+    result = await exported(resources, line, stream)
 
     assert (stream.told["percent"], stream.told["phase"], stream.told["rows"]) == (42.0, "running", 0)
     assert result["rows"] == 1
@@ -96,12 +98,12 @@ async def test_progress_is_told_before_the_first_row(workshop: Workshop, monkeyp
     assert (last["phase"], last["rows"]) == ("writing the last file", 1)
 
 
-async def test_what_the_engine_fetches_ahead_is_reserved_too(workshop: Workshop) -> None:
+async def test_what_the_engine_fetches_ahead_is_reserved_too(resources: ExportResources) -> None:
     line = Line()
-    stream = Long(line, workshop, ahead_bytes=5 << 20)
+    stream = Long(line, resources, ahead_bytes=5 << 20)
 
-    await exported(workshop, line, stream)
+    await exported(resources, line, stream)
 
     options = ExportPayload(engine="x", output="x").options
     assert stream.reserved == Output.reservation(SCHEMA, "parquet", options) + (5 << 20)
-    assert workshop.memory.used == 0
+    assert resources.memory.used == 0

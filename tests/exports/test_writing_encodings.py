@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from paddock.exports.writing.options import OutputOptions
-from paddock.storage.drafts import Part
+from paddock.storage.drafts import DraftFile
 from tests.exports.writing_support import Place, place, read_parquet, write
 
 ROWS = 5_000
@@ -38,7 +38,7 @@ TABLE = pa.table(
 )
 
 
-def _encodings(at: Place, part: Part) -> dict[str, str]:
+def _encodings(at: Place, part: DraftFile) -> dict[str, str]:
     group = pq.ParquetFile(at.path(part)).metadata.row_group(0)
     found = {}
     for number in range(group.num_columns):

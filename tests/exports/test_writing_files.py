@@ -21,8 +21,9 @@ from paddock.exports.writing.options import Compression, Format, OutputOptions
 from paddock.exports.writing.output import Output
 from paddock.exports.writing.samples import written
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from paddock.storage.drafts import Part
+from paddock.storage.drafts import DraftFile
 from paddock.storage.scratch import ScratchFile
+from tests.exports.any_table import array_of, in_files
 from tests.exports.writing_support import place, read_parquet, text_of, write
 
 IDS = pa.schema([("id", pa.int64())])
@@ -101,6 +102,38 @@ async def test_no_rows_give_a_typed_empty_parquet_file(tmp_path: Path, batches: 
         assert found.metadata.num_rows == 0
         assert found.schema_arrow.equals(IDS)
         assert duckdb.sql(f"SELECT typeof(id) FROM '{at.path(part)}' UNION ALL SELECT 'none'").fetchall() == [("none",)]
+
+
+ID = bytes(range(16))
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        (pa.list_(pa.uuid()), [ID, None]),
+        (pa.large_list(pa.uuid()), [ID]),
+        (pa.list_(pa.uuid(), 2), [ID, None]),
+        (pa.map_(pa.uuid(), pa.uuid()), [(ID, ID)]),
+        (pa.struct([("a", pa.uuid()), ("at", pa.time32("s"))]), {"a": ID, "at": 1}),
+        (pa.list_(pa.struct([("a", pa.list_(pa.uuid()))])), [{"a": [ID]}]),
+    ],
+    ids=str,
+)
+async def test_a_uuid_inside_of_another_type_is_written(
+    tmp_path: Path, type: pa.DataType, value: object, rows: int
+) -> None:
+    table = pa.table({"n": pa.array([1, 2], pa.int8()), "c": array_of([value, None], type)}).slice(0, rows)
+    batches = table.to_batches() if rows else []
+    with place(tmp_path) as at:
+        found = read_parquet(at, await write(at, table.schema, batches))
+        at.begin()
+        by_key = await write(at, table.schema, batches, "parquet", OutputOptions(partition_by=("n",)))
+        in_folders = read_parquet(at, by_key)
+
+    assert found.schema.field("c").type == in_files(type)
+    assert found.to_pylist() == table.to_pylist()
+    assert in_folders["c"].to_pylist() == table["c"].to_pylist()
 
 
 async def test_no_rows_give_a_header_in_csv_and_nothing_in_json_lines(tmp_path: Path) -> None:
@@ -417,7 +450,7 @@ async def test_the_last_rows_are_gone_before_their_file_is_uploaded(
     with place(tmp_path) as at:
         add = at.draft.add
 
-        async def watched(file: ScratchFile, name: str) -> Part:
+        async def watched(file: ScratchFile, name: str) -> DraftFile:
             # The thread that wrote them lets go a moment later; the helper keeps its own last batch.
             async with asyncio.timeout(20):
                 while pa.total_allocated_bytes() - held > 2 << 20:  # noqa: ASYNC110  # nothing tells when memory is freed

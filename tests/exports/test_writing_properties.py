@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paddock.exports.writing.options import OutputOptions
+from tests.examples import examples
 from tests.exports.any_table import EPOCH, any_types, in_files, same, tables
 from tests.exports.writing_support import Place, place, read_parquet, text_of, write
 
 NULL = "\\N"
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-pytestmark = pytest.mark.slow
+MANY = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+pytestmark = [pytest.mark.slow, pytest.mark.examples]
 
 
 @st.composite
@@ -36,7 +37,7 @@ def splits(draw: st.DrawFn, table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 @pytest.fixture(scope="module")

@@ -121,6 +121,25 @@ async def test_types_that_engines_bring_along(tmp_path: Path) -> None:
     )
 
 
+async def test_uuids_inside_of_other_types(tmp_path: Path) -> None:
+    one = UUID("12345678-1234-5678-1234-567812345678")
+    uuids = pa.array([one.bytes], pa.binary(16)).cast(pa.uuid())
+    batch = pa.record_batch(
+        {
+            "list": pa.ListArray.from_arrays([0, 1], uuids),
+            "map": pa.MapArray.from_arrays([0, 1], uuids, uuids),
+            "deep": pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([uuids], ["a"])),
+            "none": pa.nulls(1, pa.list_(pa.list_(pa.uuid()))),
+        }
+    )
+    line = await written(tmp_path, batch, "jsonl")
+    text = str(one)
+    assert orjson.loads(line) == {"list": [text], "map": {text: text}, "deep": [{"a": text}], "none": None}
+    assert await written(tmp_path, batch, "csv", header=False) == (
+        f'"[""{one}""]","{{""{one}"":""{one}""}}","[{{""a"":""{one}""}}]",\n'
+    )
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
 async def test_another_program_reads_the_csv(tmp_path: Path, compression: str) -> None:
     batch = pa.record_batch({"n": range(10_000), "s": [f'"{number}",\n' for number in range(10_000)]})

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from paddock.exports.writing.options import Format, OutputOptions
 from paddock.exports.writing.output import Output
-from paddock.storage.drafts import Draft, Part, new_draft_id
+from paddock.storage.drafts import Draft, DraftFile, new_draft_id
 from paddock.storage.scratch import Scratch
 from paddock.storage.store import open_store
 
@@ -25,7 +25,7 @@ class Place:
     def begin(self) -> None:
         self.draft = Draft(self.draft.store, "exports/e1", new_draft_id())
 
-    def path(self, part: Part) -> Path:
+    def path(self, part: DraftFile) -> Path:
         return self.folder / "store" / self.draft.prefix / part.name
 
     def scratch_files(self) -> list[str]:
@@ -50,7 +50,7 @@ async def write(
     file_format: Format = "parquet",
     options: OutputOptions | None = None,
     **more: int,
-) -> list[Part]:
+) -> list[DraftFile]:
     output = Output(at.draft, at.scratch, schema, file_format, options, **more)
     try:
         for batch in batches:
@@ -65,10 +65,10 @@ async def write(
     return parts
 
 
-def read_parquet(at: Place, parts: Sequence[Part]) -> pa.Table:
+def read_parquet(at: Place, parts: Sequence[DraftFile]) -> pa.Table:
     return pa.concat_tables([pq.ParquetFile(at.path(part)).read() for part in parts])
 
 
-def text_of(at: Place, part: Part, compression: str | None = None) -> str:
+def text_of(at: Place, part: DraftFile, compression: str | None = None) -> str:
     with pa.input_stream(str(at.path(part)), compression=compression) as stream:
         return str(stream.read(), "utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from paddock.jobs.errors import StaleAttempt
-from paddock.jobs.kinds import Kind, Kinds, load_entry_points
+from paddock.jobs.kinds import Kind, Kinds, add_entry_points
 from paddock.jobs.model import AttemptId, JobId, JsonObject
 from paddock.jobs.outcomes import Done
 from paddock.jobs.turn import Turn
@@ -52,7 +52,8 @@ async def run(kind: Kind, payload: JsonObject, saved: JsonObject, paper: Paper) 
 
 
 async def main() -> None:
-    kinds = Kinds(load_entry_points())
+    kinds = Kinds()
+    add_entry_points(kinds)
     greet = kinds["greet"]
     guests: JsonObject = {"names": ["Ada", "Grace", "Edsger"]}
 

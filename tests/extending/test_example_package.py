@@ -8,21 +8,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.extending.installing import ROOT, install
+
 EXAMPLE = ROOT / "examples" / "greeter"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("site")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"),
-            *("--no-deps", "--no-build-isolation", "--no-cache-dir", "--target", str(target), str(EXAMPLE)),
-        ],
-        check=True,
-    )
-    return target
+    return install(EXAMPLE, tmp_path_factory.mktemp("site"))
 
 
 def test_an_installed_package_adds_its_kind(installed: Path) -> None:

@@ -49,6 +49,7 @@ BAD = {
     "infinity": {"a": float("-inf")},
     "deep": {"a": deep(70)},
     "very deep": {"a": deep(5_000)},
+    "deep and long": {"a": [deep(600), 2**100, "\0"]},
     "large": {"a": "x" * (MAX_RESULT_BYTES + 1)},
     "large only as bytes": {"a": "ü" * (MAX_RESULT_BYTES // 2 + 1)},
     "no JSON": {"a": {1, 2}},
@@ -62,6 +63,9 @@ BAD = {
     "more digits than a double has, from the wire": msgspec.Raw(b'{"a": ' + b"1" * 400 + b"}"),
     "a huge exponent, from the wire": msgspec.Raw(b'{"a": 1e99999}'),
     "a huge exponent, escaped": msgspec.Raw(b'{"a": "\\u0041", "b": -1E+400}'),
+    "an integer beyond 64 bits": {"a": [{"b": 2**100}]},
+    "a negative one": {"a": -(2**63) - 1},
+    "an integer beyond 64 bits, from the wire": msgspec.Raw(b'{"a": [18446744073709551616]}'),
     "NaN, from the wire": msgspec.Raw(b'{"a": NaN, "b": "\\u0041"}'),
     "no JSON at all, from the wire": msgspec.Raw(b'{"a": oh'),
 }
@@ -71,7 +75,8 @@ GOOD = {
     "a backslash and u0000": {"a": "\\u0000"},
     "deep enough": {"a": deep(60)},
     "many lists": [[1]] * 1_000,
-    "small numbers": msgspec.Raw(b'{"a": 1e-400, "b": 1.5e300, "c": 123456789012345678901234567890}'),
+    "small numbers": msgspec.Raw(b'{"a": 1e-400, "b": 1.5e300, "c": 0.123456789012345678901234567890}'),
+    "the largest integers": {"a": [2**64 - 1, -(2**63)]},
     "null": None,
     "false": False,
     "text": "just text",
@@ -321,7 +326,7 @@ async def test_a_deadlock_is_repeated(core: Core, dsn: str) -> None:
     await other.execute("SET LOCAL deadlock_timeout = '10s'")
     await other.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", attempts[1].id)
     batch = asyncio.create_task(finished(core, *map(done, attempts)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await core.db.pool("relaxed").fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             pass
     await asyncio.gather(_cross(other, attempts[0]), asyncio.shield(batch))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from paddock.db.pool import Transaction
 from paddock.jobs import wire
@@ -17,10 +17,12 @@ from tests.kinds import ANYBODY, TEST_KINDS, Anything, nothing
 from tests.playing import read, submit, worker
 
 seen: list[tuple[str, object]] = []
+COUNTED = Counter("hooked_ended", "Jobs that ended.", registry=None)
 
 
 async def on_end(tx: Transaction, job: Job) -> Sequence[NewJob | NewEvent] | None:
     seen.append((job.status, job.result))
+    tx.count(COUNTED)
     await tx.execute("INSERT INTO settings (name, value, updated_by) VALUES ($1, '{}', 'hook')", str(job.id))
     if job.payload.get("wants") == "sql":
         await tx.execute("SELECT 1 / 0")
@@ -98,6 +100,15 @@ async def test_a_deadlock_in_it_repeats_the_whole_end(core: Core) -> None:
     assert len(seen) == 2
 
 
+@pytest.mark.parametrize(("wants", "ends", "counted"), [("nothing", 1, 1), ("deadlock", 2, 1), ("raise", 1, 0)])
+async def test_what_it_counts_is_counted_with_the_commit_alone(core: Core, wants: str, ends: int, counted: int) -> None:
+    [before] = [sample.value for metric in COUNTED.collect() for sample in metric.samples]
+    await submit(core, "hooked", payload={"wants": wants})
+    await (await (await worker(core)).claim_one("hooked")).finish()
+    [after] = [sample.value for metric in COUNTED.collect() for sample in metric.samples]
+    assert (len(seen), after - before) == (ends, counted)
+
+
 async def test_what_it_enqueues_wakes_workers_after_the_commit(core: Core) -> None:
     await submit(core, "hooked", payload={"wants": "job"})
     attempt = await (await worker(core)).claim_one("hooked")
@@ -138,3 +149,13 @@ async def test_a_cleanup_runs_no_hook(core: Core) -> None:
     assert cleanup.job.cleanup_of == id
     await cleanup.finish()
     assert [status for status, _ in seen] == ["failed"]
+
+
+async def test_without_the_hook_nothing_is_completed(core: Core) -> None:
+    """Its package cannot be imported in this replica, and another made the claim."""
+    [id] = await submit(core, "hooked")
+    attempt = await (await worker(core)).claim_one("hooked")
+    core.kinds._by_name.pop("hooked")
+    await attempt.finish(result={"made": 1})
+    job = await read(core, id)
+    assert (job.status, job.error_code) == ("pending", "unknown_kind")

@@ -110,7 +110,9 @@ async def test_old_buckets_go(db: Database, clock: DatabaseClock) -> None:
     await add_kind(db, "probe")
     await add_ended(db, 5)
     await refresh_figures(db)
-    for delta, left in ((timedelta(minutes=61), {60, 600}), (timedelta(hours=24), {600}), (timedelta(days=7), set())):
+    # Each by a little more than is kept: at a full minute a bucket begins just where the kept time does.
+    hour, day, week = timedelta(minutes=61), timedelta(hours=24, minutes=2), timedelta(days=7, minutes=11)
+    for delta, left in ((hour, {60, 600}), (day, {600}), (week, set())):
         await clock.advance(delta)
         await refresh_figures(db)
         for table in ("job_stats", "error_stats", "queue_stats"):

@@ -2,20 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TypeAlias
 
 import asyncpg
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from structlog.testing import capture_logs
 
+from paddock.config import Config
 from paddock.db.pool import Transaction
+from paddock.doctor import on_work
+from paddock.doctor.findings import Finding
 from paddock.jobs import grouping, rescuing, wire
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.errors import Refused
 from paddock.jobs.kinds import Kind, Kinds
-from paddock.jobs.model import Group, GroupId, JobId, NewJob
+from paddock.jobs.model import Group, GroupId, JobId, NewEvent, NewJob
 from paddock.metrics import Metrics
 from tests.conftest import DatabaseClock
 from tests.kinds import ANYBODY, TEST_KINDS, Anything, nothing
@@ -26,13 +29,22 @@ ended: list[Group] = []
 BROKEN: set[str] = set()
 
 
-async def on_group_end(tx: Transaction, group: Group) -> None:
+COUNTED = Counter("groups_ended", "Groups that ended.", registry=None)
+LASTED = Histogram("groups_lasted", "How long they were open.", registry=None)
+
+
+async def on_group_end(tx: Transaction, group: Group) -> list[NewJob | NewEvent] | None:
     ended.append(group)
+    tx.count(COUNTED, group.total)
+    tx.observe(LASTED, 5)
     await tx.execute("INSERT INTO settings (name, value, updated_by) VALUES ($1, '{}', 'hook')", f"{len(ended)}")
     if "hook" in BROKEN or str(group.data.get("name")) in BROKEN:
         raise RuntimeError("The catalog is away.")
     if group.data.get("final"):
         await tx.execute("UPDATE groups SET final = true WHERE id = $1", group.id)
+    if group.data.get("announces"):
+        return [NewJob("plain", {"group": str(group.id)}, owner="bob"), NewEvent("thing.made", str(group.id))]
+    return None
 
 
 GROUPED = Kind(
@@ -160,6 +172,21 @@ async def test_cleanups_do_not_count(core: Core, connection: Connection) -> None
     assert len(ended) == 1
 
 
+async def test_a_replica_that_does_not_know_its_kind_leaves_its_hook_to_one_that_does(
+    core: Core, dsn: str, connection: Connection
+) -> None:
+    """As in a rolling upgrade, or where its package cannot be imported."""
+    group, [job] = await make(core, 1)
+    async with open_core(dsn, Kinds(TEST_KINDS), metrics=Metrics(CollectorRegistry())) as stranger:
+        await stranger.cancel([job], actor="ann")
+        assert await counters(connection, group) == (1, 0, 0, 1, True)
+        assert await grouping.repeat_hooks(stranger) == 0
+    assert ended == []
+
+    assert await grouping.repeat_hooks(core) == 1
+    assert [told.id for told in ended] == [group]
+
+
 class TestRetry:
     async def test_it_reopens_the_group_and_takes_the_old_outcome_back(
         self, core: Core, connection: Connection
@@ -215,7 +242,78 @@ class TestRetry:
         assert await counters(connection, group) == (1, 0, 1, 0, True)
 
 
+def counted() -> tuple[float, float]:
+    """What the hooks counted so far: jobs of groups that ended, and the seconds that these were open."""
+    return value_of(COUNTED.collect(), "groups_ended_total"), value_of(LASTED.collect(), "groups_lasted_sum")
+
+
+def value_of(collected: Iterable[Metric], name: str) -> float:
+    [value] = [sample.value for metric in collected for sample in metric.samples if sample.name == name]
+    return value
+
+
 class TestHooks:
+    async def test_the_jobs_and_events_that_it_returns_are_made_with_the_end(
+        self, core: Core, connection: Connection
+    ) -> None:
+        group, [job] = await make(core, 1, announces=True)
+        await (await claim(core, 1))[job].finish()
+        made = await connection.fetchrow("SELECT kind, owner, payload->>'group' AS payload FROM jobs")
+        assert made is not None
+        assert tuple(made) == ("plain", "bob", str(group))
+        event = await connection.fetchrow("SELECT type, subject, owner FROM events")
+        assert event is not None
+        assert tuple(event) == ("thing.made", str(group), "ann"), "the event belongs to the group's owner"
+
+    async def test_what_cannot_be_made_is_repeated_as_a_whole(self, core: Core, connection: Connection) -> None:
+        """The second thing is refused: the first one and what the hook wrote go with it, and the end stands."""
+        broken = Kinds(kind for kind in core.kinds if kind.name != "plain")
+        known, core.kinds = core.kinds, broken
+        group, [job] = await make(core, 1, announces=True)
+        with capture_logs():
+            assert await (await claim(core, 1))[job].finish() == "accepted"
+        assert (await counters(connection, group))[4]
+        for table in ("events", "settings", "jobs"):
+            assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
+        core.kinds = known
+        assert await core.finish_group_hooks() == 1
+        for table in ("events", "settings", "jobs"):
+            assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 1, table
+
+    async def test_those_of_a_kind_that_is_gone_are_told_by_doctor(self, core: Core) -> None:
+        async def told() -> list[Finding]:
+            return [each async for each in on_work.kinds(core, Config()) if "what follows waits" in each.message]
+
+        known, core.kinds = core.kinds, Kinds(kind for kind in core.kinds if kind.name != "grouped")
+        async with core.db.transaction() as tx:
+            for _ in range(2):
+                await grouping.seal(core, tx, await grouping.create(tx, "grouped", "ann", {}))
+        [finding] = await told()
+        assert finding.level == "warning"
+        assert finding.message.startswith("2 groups of 'grouped' ended")
+        core.kinds = known
+        assert await told() == [], "this control plane runs them in a moment"
+        assert await core.finish_group_hooks() == 2
+
+    async def test_what_it_counts_is_counted_once_and_only_after_the_commit(self, core: Core) -> None:
+        before, seconds = counted()
+        BROKEN.add("hook")
+        await make(core, 0)
+        _, jobs = await make(core, 2)
+        with capture_logs():
+            for attempt in (await claim(core, 2)).values():
+                await attempt.finish()
+        assert counted() == (before, seconds), "both hooks raised, and what they did was undone"
+        BROKEN.clear()
+        with contextlib.suppress(RuntimeError):
+            async with core.db.transaction() as tx:
+                assert await tx.fetchval("SELECT count(*) FROM groups WHERE hook_due") == 2
+                await core.kinds["grouped"].on_group_end(tx, ended[0])  # type: ignore[misc]  # this kind has the hook
+                raise RuntimeError
+        assert counted() == (before, seconds), "the transaction was undone"
+        assert await core.finish_group_hooks() == 2
+        assert counted() == (before + len(jobs), seconds + 10)
+
     async def test_if_it_raises_the_end_stands_and_a_pass_repeats_it(self, core: Core, connection: Connection) -> None:
         BROKEN.add("hook")
         group, [job] = await make(core, 1)

@@ -5,6 +5,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from paddock.metrics import Labelled, Metrics, count_all, show_all
 
 PROMISED = {
+    "graph_olap_database_connections": {"state"},
+    "paddock_instance_engine_restarts_total": {"reason"},
+    "paddock_instance_queries_total": {"outcome"},
+    "paddock_instance_query_seconds": set(),
+    "paddock_instance_start_seconds": set(),
+    "paddock_instances_started_total": {"outcome", "wrapper_type"},
     "paddock_claims_total": {"kind"},
     "paddock_claim_batch_size": set(),
     "paddock_finishes_total": {"kind", "outcome"},
@@ -15,7 +21,7 @@ PROMISED = {
     "paddock_handler_seconds": {"kind", "outcome"},
     "paddock_heartbeat_lag_seconds": set(),
     "paddock_wakeup_latency_seconds": set(),
-    "paddock_rescued_total": {"reason"},
+    "paddock_rescued_total": {"kind", "reason"},
     "paddock_jobs_enqueued_total": {"kind"},
     "paddock_kind_unoffered": {"kind"},
     "paddock_http_requests_total": {"route", "method", "status"},
@@ -24,6 +30,10 @@ PROMISED = {
     "paddock_log_bytes_dropped_total": set(),
     "paddock_events_total": {"type"},
     "paddock_streams": set(),
+    "paddock_maintenance_actions_total": {"catalog", "action", "outcome"},
+    "paddock_maintenance_bytes_total": {"catalog", "what"},
+    "paddock_tables": {"catalog", "health"},
+    "paddock_tables_seen_timestamp_seconds": {"catalog"},
 }
 
 

@@ -6,7 +6,6 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import exports
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.exports.kinds import DESCRIBE, EXPORT
@@ -40,4 +39,4 @@ def config() -> Config:
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routers=exports.routers())
+    return create_app(core, config)

@@ -77,6 +77,7 @@ async def test_who_asks_too_much_is_told_so(core: Core, ada: httpx2.AsyncClient)
     refused = await ada.post("/api/engines/local/describe", json={"sql": "SELECT 1"})
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_questions")
+    assert 0 < int(refused.headers["Retry-After"]) <= 30
 
 
 async def test_a_validation_waits_for_room(core: Core) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from paddock.cli.mapping_words import changed_lines
+from paddock.exports.commands.mapping_words import changed_lines
 from paddock.exports.mapping import Definition, diff
 
 

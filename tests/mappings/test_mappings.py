@@ -12,6 +12,7 @@ from paddock.exports import mappings, snapshots
 from paddock.jobs import wire
 from paddock.jobs.core import Core
 from tests.api.conftest import Clients
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.playing import Attempt, PlayedWorker
 from tests.snapshots.making import AIRPORTS, make_mapping, make_snapshot
@@ -239,10 +240,10 @@ async def test_a_mapping_expires_when_no_snapshot_is_left(core: Core, clock: Dat
     lasting = await make_mapping(core, name="lasting")
     snapshot = await make_snapshot(core, mapping)
     await clock.advance(minutes=60)
-    assert await mappings.expire(core) == 0
+    assert await end_expired(core, "mappings") == 0
     await snapshots.cancel(core, snapshot, actor="ada")
     await snapshots.delete(core, snapshot.id, actor="ada")
-    assert await mappings.expire(core) == 1
+    assert await end_expired(core, "mappings") == 1
     assert await mappings.get(core.db, mapping.id) is None
     assert await mappings.get(core.db, lasting.id) is not None
 
@@ -286,12 +287,16 @@ class TestValidate:
                 "hint": "Cast it.",
             }
             mismatches = [wrong] if "routes" in sql else []
-            await attempt.finish("done", result={"columns": columns, "mismatches": mismatches})
+            named = {"position": 0, "column": "code", "found": "iata", "message": "Position counts."}
+            warnings = [named] if "airports" in sql else []
+            result = {"columns": columns, "mismatches": mismatches, "warnings": warnings}
+            await attempt.finish("done", result=result)
         answer = (await request).json()["data"]
         assert not answer["valid"]
         judged = {entity["name"]: entity for entity in answer["entities"]}
         assert list(judged) == ["Airport", "Airline", "ROUTE", "FLIES_TO"]
         assert judged["Airport"]["valid"]
+        assert judged["Airport"]["warnings"][0]["field"] == "nodes.0.primary_key"
         [mismatch] = judged["ROUTE"]["mismatches"]
         assert (mismatch["field"], mismatch["column"]) == ("edges.0.properties.0", "miles")
         assert (mismatch["expected"], mismatch["found"]) == ("DECIMAL(10,2)", "DOUBLE")

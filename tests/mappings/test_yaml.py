@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.exports.mapping import Definition
-from paddock.exports.yaml_form import BadFile, read, write
+from paddock.exports.yaml_form import BadFile, add, read, write
 from tests.snapshots.making import AIRPORTS
 
 FILE = """\
@@ -85,3 +85,37 @@ def test_every_value_is_text() -> None:
 def test_a_bad_file_says_where(text: str, sentence: str) -> None:
     with pytest.raises(BadFile, match=sentence.replace("*", ".")):
         read(text)
+
+
+COMMENTED = """\
+name: flights   # the daily one
+nodes:
+- label: Airport
+  primary_key: {name: code, type: STRING}
+  sql: |-
+    SELECT code
+
+    FROM airports
+
+# edges follow
+edges: []
+"""
+
+
+def test_an_entry_is_added_where_its_list_ends_and_nothing_else_is_touched() -> None:
+    city = {
+        "label": "City",
+        "primary_key": {"name": "id", "type": "INT64"},
+        "properties": [],
+        "sql": "SELECT 1\nFROM x",
+    }
+    text = add(COMMENTED, "nodes", city)
+    before, _, after = COMMENTED.partition("\n\n# edges")
+    assert text.startswith(
+        f"{before}\n- label: City\n  primary_key: {{name: id, type: INT64}}\n  sql: |-\n    SELECT 1\n"
+    )
+    assert text.endswith(f"\n\n# edges{after}")
+    assert [node["label"] for node in read(text)["nodes"]] == ["Airport", "City"]
+    assert read(add("", "nodes", city))["nodes"][0]["label"] == "City"
+    with pytest.raises(BadFile, match="one entry under the other"):
+        add("nodes: [{label: A}]\nname: x", "nodes", city)

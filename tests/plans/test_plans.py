@@ -21,7 +21,15 @@ ROWS = 50_000
 HOT = [
     *(
         ("claiming.sql", name)
-        for name in ("claim_jobs", "claim_only", "claimed_before", "next_due", "due_kinds", "any_related")
+        for name in (
+            "claim_jobs",
+            "claim_shared",
+            "claim_only",
+            "claimed_before",
+            "next_due",
+            "due_kinds",
+            "any_related",
+        )
     ),
     *(("fencing.sql", name) for name in ("save_jobs", "report_jobs", "yield_jobs", "retry_jobs", "release_jobs")),
     *(
@@ -69,7 +77,7 @@ FILL = f"""
 INSERT INTO kinds SELECT name, '1 min', '5 min', 5, 50, 5, '5 min', '1 h', '20 min', '0', true, name = 'serial', false, false,
     true, false, NULL, false FROM unnest(ARRAY['plain', 'other', 'serial']) AS name;
 INSERT INTO sessions (worker_id, version, kinds, slots, expires_at)
-    SELECT 'w' || n, '1', '{{plain}}', 10, paddock_now() + interval '1 min' FROM generate_series(1, 50) n;
+    SELECT 'w' || n, '1', '{{plain}}', 10, paddock_now() + interval '1 day' FROM generate_series(1, 50) n;
 INSERT INTO jobs (id, kind, status, priority, due_at, owner, payload, created_at, waiting_on)
     SELECT paddock_id(paddock_now() - n * interval '1 s', n), CASE n % 2 WHEN 0 THEN 'plain' ELSE 'other' END,
            CASE WHEN n % 50 = 0 THEN 'submitted' ELSE 'pending' END, 1 + n % 4,
@@ -222,6 +230,27 @@ async def test_a_claim_reads_little_more_than_it_takes(planner: Connection, limi
     assert all(node["Actual Rows"] <= limit for node in looked)
 
 
+async def test_a_claim_steps_over_the_backlog_of_whoever_has_its_share(planner: Connection) -> None:
+    claim = statements("paddock.jobs.sql", "claiming.sql")["claim_shared"]
+    session = await planner.fetchval("SELECT id FROM sessions LIMIT 1")
+    undone = planner.transaction()
+    await undone.start()
+    await planner.execute(
+        "INSERT INTO jobs (id, kind, status, priority, due_at, owner, share_key, payload, created_at)"
+        " SELECT paddock_id(paddock_now(), n), 'plain', 'pending', 3, paddock_now() - n * interval '1 s',"
+        " CASE WHEN n > 10 THEN 'ann' ELSE 'bob' END, CASE WHEN n > 10 THEN 'slow' ELSE 'quick' END, '{}', paddock_now()"
+        " FROM generate_series(1, 10010) n"
+    )
+    arguments = [session, uuid4(), ["plain"], [1_000], [10], [5], "0" * 32, 100, "w"]
+    top = await explained(planner, claim, "ANALYZE, BUFFERS, FORMAT json", arguments)
+    await undone.rollback()
+    assert top["Actual Rows"] == 10, "five of each"
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 5_000, "most of them dead rows of other tests"
+    for node in _nodes(top):
+        if node.get("Index Name") == "jobs_shared":
+            assert node["Actual Rows"] <= 5
+
+
 async def test_ending_a_thousand_jobs_touches_only_them(planner: Connection) -> None:
     end = statements("paddock.jobs.sql", "fencing.sql")["end_jobs"]
     rows = await planner.fetch("SELECT id, attempt_id FROM jobs WHERE attempt_id IS NOT NULL ORDER BY id")
@@ -241,3 +270,25 @@ async def test_ending_a_thousand_jobs_touches_only_them(planner: Connection) -> 
     await undone.rollback()
     assert top["Actual Rows"] == len(rows) == 500
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 80 * len(rows)
+
+
+@pytest.mark.parametrize("with_begun", [False, True])
+async def test_a_scaler_reads_ten_thousand_jobs_however_many_wait(planner: Connection, with_begun: bool) -> None:
+    body = await planner.fetchval("SELECT pg_get_function_sqlbody('paddock_work(text[], boolean)'::regprocedure)")
+    query = body.removeprefix("RETURN").replace("paddock_work.kinds", "'{plain,other}'::text[]")
+    query = query.replace("paddock_work.with_begun", str(with_begun))
+    [[text]] = await planner.fetch(f"EXPLAIN (ANALYZE, FORMAT json) SELECT {query}")
+    read = 0
+    for node in _nodes(json.loads(text)[0]["Plan"]):
+        if _big(node):
+            assert node["Node Type"] in ("Index Scan", "Index Only Scan"), node
+            assert _bounded(node), node
+            read += (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+    assert 10_000 <= read <= 11_000, "of 50,000 that wait"
+    assert await planner.fetchval("SELECT paddock_backlog('{plain,other}')") == 10_000
+    assert await planner.fetchval("SELECT paddock_unfinished('{plain,other}')") == 10_000
+
+
+async def test_a_scaler_plans_like_us_whatever_its_connection_says(planner: Connection) -> None:
+    config = await planner.fetchval("SELECT proconfig FROM pg_proc WHERE proname = 'paddock_work'")
+    assert {"enable_seqscan=off", "enable_bitmapscan=off"} <= set(config)

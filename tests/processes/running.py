@@ -57,7 +57,7 @@ class Process:
         self.log = log
         with log.open("ab") as output:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "paddock.cli", *arguments],
+                [sys.executable, "-P", "-m", "paddock.cli", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -93,7 +93,7 @@ class Process:
         def look() -> psutil.Process | None:
             for child in psutil.Process(self.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                    if child.cmdline()[1:4] == ["-m", "paddock.child", role]:
+                    if child.cmdline()[1:5] == ["-P", "-m", "paddock.child", role]:
                         return child
             return None
 

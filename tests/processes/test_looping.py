@@ -19,9 +19,9 @@ async def test_a_tick_that_fails_is_repeated_and_the_loop_stays_healthy() -> Non
     loop = Loop("test", tick, timedelta(seconds=1), clock=clock)
     running = asyncio.create_task(loop.run())
     await clock.advance(2)
-    assert (ticks, loop.failing, loop.healthy) == (3, True, True)
+    assert (ticks, loop.problem is not None, loop.healthy) == (3, True, True)
     await clock.advance(2)
-    assert (ticks, loop.failing, loop.healthy) == (5, False, True)
+    assert (ticks, loop.problem, loop.healthy) == (5, None, True)
     running.cancel()
 
 

@@ -76,6 +76,9 @@ MEMBER = Kind(name="member", payload=Anything, handler=nothing, retry=FEW, on_gr
 # Takes the place of the real one: deliveries are jobs of this name, and here they are played like any other.
 DELIVERY = Kind(name="webhook", payload=Anything, handler=nothing, retry=FEW)
 
-KINDS = (PLAIN, HOOKED, LOCKING, ONCE, SERIAL, PATIENT, TIMED, MEMBER, DELIVERY)
+_KINDS = (PLAIN, HOOKED, LOCKING, ONCE, SERIAL, PATIENT, TIMED, MEMBER, DELIVERY)
+# Each may make any other: what a kind declares is no part of the game.
+_NAMES = frozenset(kind.name for kind in _KINDS)
+KINDS = tuple(replace(kind, follow_ups=_NAMES, emits=frozenset({"toy.made"})) for kind in _KINDS)
 BY_NAME = {kind.name: kind for kind in KINDS}
-SUBMITTED = tuple(kind.name for kind in KINDS if kind is not DELIVERY)
+SUBMITTED = tuple(kind.name for kind in KINDS if kind.name != DELIVERY.name)

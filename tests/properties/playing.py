@@ -311,7 +311,7 @@ class Play:
                 attempt,
             )
 
-    def _same(self, operation: str, answers: Sequence[wire.Verdict], expected: Sequence[str]) -> None:
+    def _same(self, operation: str, answers: Sequence[wire.ItemVerdict], expected: Sequence[str]) -> None:
         assert all(a.verdict in e.split("|") for a, e in zip(answers, expected, strict=True)), (answers, expected)
         self.world.seen.update(f"{operation}: {answer.verdict}" for answer in answers)
 
@@ -476,6 +476,9 @@ class Play:
 
     async def _work_off(self) -> None:
         await self.world.advance(self.model, 30 * 60)
+        for core in self.world.cores:  # as it does every few seconds
+            core.claims._sweep_due = 0.0
+            await core.claims.sweep()
         session = await self.register()
         asked = Asked(session, uuid4(), ALL, 100, None)
         known = len(self.attempts)

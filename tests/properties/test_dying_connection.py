@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from paddock.api.errors import database_away
+from paddock.api.database_problems import database_away
 from paddock.db.pool import Database, Statement
 from paddock.jobs.wakeups import Notifier, Wake
 from tests.properties.rows import NEVER

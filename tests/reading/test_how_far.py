@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from paddock.cli.exports import _rows, _size
 from paddock.cli.jobs.progress import detail, percent, progress
-from paddock.jobs.reports import how_far, share
+from paddock.exports.commands.exports import _rows, _size
+from paddock.jobs.reports import final_report, how_far, share
 from paddock.web.progress import reported
 
 NONSENSE: dict[str, Any] = {
@@ -65,3 +65,31 @@ def test_what_is_fetched_is_told_of_all_that_there_is() -> None:
     assert told == f"on w1, 25 %, fetching, {words}, 2 of 5 files, 30 s left"
     # What is fetched is not what is written.
     assert _size({"rows": None, "bytes": None, "report": report}) == "-"
+
+
+@pytest.mark.parametrize(
+    ("report", "result", "final"),
+    [
+        (None, None, None),
+        (None, {"rows": ["a"], "done": 3}, None),
+        (None, {"rows": 0}, {"rows": 0, "percent": 100}),
+        ({"percent": 25, "phase": "x", "rows": 5}, [1], {"rows": 5, "percent": 100}),
+        ({"step": 1, "steps": 4}, None, {"step": 4, "steps": 4, "percent": 100}),
+        ({"done": 1, "total": 9}, {"done": 7}, {"done": 7, "total": 9, "percent": 100}),
+        (
+            {"tables_done": 1, "tables_total": 3, "table": "b", "counts": {"a": 1}},
+            {},
+            {"tables_done": 3, "tables_total": 3, "percent": 100},
+        ),
+    ],
+)
+def test_a_completed_job_is_done_and_its_result_has_the_last_word(
+    report: dict[str, Any] | None, result: object, final: dict[str, Any] | None
+) -> None:
+    assert final_report(report, result) == final
+
+
+def test_a_completed_job_tells_a_watcher_what_it_made() -> None:
+    job = {"status": "completed", "run_seconds": 3, "report": {"percent": 100, "rows": 40}}
+    assert detail(job).startswith("40 rows, ran 3")
+    assert detail({**job, "report": {"rows": 1}}).startswith("1 row, ran 3")

@@ -35,6 +35,20 @@ async def test_jobs_come_in_the_order_asked_for(core: Core) -> None:
     assert await reading.briefs(core.db, asked) == [replace(job, **without) for job in whole]
 
 
+async def test_a_completed_job_has_its_final_figures(core: Core) -> None:
+    [done, failed] = await submit(core, n=2)
+    one = await worker(core)
+    last = {"percent": 25, "phase": "writing", "eta_seconds": 9, "rows": 10, "files": 3}
+    for attempt in await one.claim():
+        await one.report(attempt, **last)
+        if attempt.job.id == done:
+            await attempt.finish(result={"rows": 40, "bytes": 800, "files": ["a"]})
+        else:
+            await attempt.finish("permanent", error=wire.Error(code="x", message="It broke."))
+    for jobs in (await reading.jobs(core.db, [done, failed]), await reading.briefs(core.db, [done, failed])):
+        assert [job.report for job in jobs] == [{"percent": 100, "rows": 40, "bytes": 800, "files": 3}, last]
+
+
 async def test_a_retried_job_names_its_successor(core: Core) -> None:
     [id] = await submit(core)
     await (await (await worker(core)).claim_one()).finish("permanent")

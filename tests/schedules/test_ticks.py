@@ -146,6 +146,97 @@ async def test_run_now_waits_behind_nothing_and_shifts_nothing(core: Core, clock
     assert (await seen(core)).next_at == before.next_at
 
 
+async def test_run_now_of_one_of_our_own_takes_no_due_runs_place(core: Core, clock: DatabaseClock) -> None:
+    await schedules.ensure(core, "own", "plain", timedelta(minutes=1))
+    assert await schedules.run_due(core) == 1
+    await (await (await worker(core)).claim_one("plain")).finish()
+    await schedules.run(core, "own", actor="ops")
+    await clock.advance(minutes=1)
+    assert await schedules.run_due(core) == 1
+    await clock.advance(minutes=1)
+    assert await schedules.run_due(core) == 0, "the due one is still there"
+    assert (await seen(core, "own")).skipped == 1
+
+
+async def test_run_now_takes_a_payload_of_its_own_and_says_why(core: Core, clock: DatabaseClock) -> None:
+    await make(core, payload={"n": 1})
+    job = await schedules.run(core, "nightly", actor="ops", payload={"n": 2}, reason="The source was late.")
+    assert job.payload == {"n": 2}
+    assert (await seen(core)).payload == {"n": 1}
+    assert (await schedules.run(core, "nightly", actor="ops")).payload == {"n": 1}
+    with pytest.raises(Refused, match="does not fit"):
+        await schedules.run(core, "nightly", actor="ops", payload={"lock": 5})
+    noted = await run(core.db, "SELECT reason, details FROM audit_log WHERE action = 'schedule.run'")
+    reasons = {row["reason"]: row["details"] for row in noted}
+    assert reasons.keys() == {"The source was late.", None}
+    assert str(job.id) in reasons["The source was late."]
+
+
+class TestAfterAFailedRun:
+    """Of Paddock's own schedules."""
+
+    async def fail(self, core: Core, outcome: str = "permanent") -> None:
+        await (await (await worker(core)).claim_one("plain")).finish(outcome)
+
+    async def next_in(self, core: Core, clock: DatabaseClock, name: str = "own") -> timedelta:
+        next_at = (await seen(core, name)).next_at
+        assert next_at is not None
+        return next_at - clock.at
+
+    async def test_a_daily_one_is_due_in_a_minute_then_two_then_four(self, core: Core, clock: DatabaseClock) -> None:
+        await schedules.ensure(core, "own", "plain", timedelta(days=1))
+        for minutes in (1, 2, 4, 8):
+            assert await schedules.run_due(core) == 1
+            await clock.advance(seconds=30)
+            await self.fail(core)
+            assert await self.next_in(core, clock) == timedelta(minutes=minutes)
+            await clock.advance(minutes=minutes)
+        assert await schedules.run_due(core) == 1
+        after = await self.next_in(core, clock)
+        assert after == timedelta(days=1)
+        await self.fail(core, "done")
+        assert await self.next_in(core, clock) == after, "a success leaves the schedule's own times"
+        await clock.advance(after)
+        assert await schedules.run_due(core) == 1
+        await self.fail(core)
+        assert await self.next_in(core, clock) == timedelta(minutes=1), "counted anew after a success"
+
+    async def test_never_later_than_its_interval(self, core: Core, clock: DatabaseClock) -> None:
+        await schedules.ensure(core, "own", "plain", timedelta(seconds=90))
+        for seconds in (60, 90, 90):
+            assert await schedules.run_due(core) == 1
+            await clock.advance(seconds=200)
+            await self.fail(core)
+            assert await self.next_in(core, clock) == timedelta(seconds=seconds), "from its end: none spins"
+            await clock.advance(seconds=seconds)
+
+    async def test_many_failures_in_a_row(self, core: Core, clock: DatabaseClock) -> None:
+        await schedules.ensure(core, "own", "plain", timedelta(days=1))
+        for _ in range(25):
+            assert await schedules.run_due(core) == 1
+            await self.fail(core)
+            await clock.advance(await self.next_in(core, clock))
+        assert await schedules.run_due(core) == 1
+        await self.fail(core)
+        assert await self.next_in(core, clock) == timedelta(days=1)
+
+    async def test_one_that_somebody_asked_for_shifts_nothing(self, core: Core, clock: DatabaseClock) -> None:
+        await schedules.ensure(core, "own", "plain", timedelta(days=1))
+        assert await schedules.run_due(core) == 1
+        await self.fail(core, "done")
+        before = await self.next_in(core, clock)
+        await schedules.run(core, "own", actor="ops")
+        await self.fail(core)
+        assert await self.next_in(core, clock) == before
+
+    async def test_peoples_schedules_keep_their_times(self, core: Core, clock: DatabaseClock) -> None:
+        await make(core, every=timedelta(days=1))
+        await clock.advance(minutes=24 * 60)
+        assert await schedules.run_due(core) == 1
+        await self.fail(core)
+        assert await self.next_in(core, clock, "nightly") == timedelta(days=1)
+
+
 async def test_drain_holds_schedules_but_not_housekeeping(core: Core, clock: DatabaseClock) -> None:
     await make(core)
     await schedules.ensure(core, "own", "other", timedelta(minutes=1))

@@ -10,7 +10,7 @@ from paddock.jobs import rescuing, wire
 from paddock.jobs.core import Core
 from paddock.jobs.link import SessionUnknown
 from tests.conftest import DatabaseClock
-from tests.playing import read, served, submit, worker
+from tests.playing import passes, read, served, submit, worker
 
 
 def deep(levels: int) -> dict[str, object]:
@@ -118,6 +118,28 @@ async def test_a_kind_that_may_not_be_repeated_fails_at_the_first_loss(core: Cor
     await served(core, clock, seconds=70)
     assert ((await read(core, id)).status, (await read(core, id)).error_code) == ("failed", "worker_lost")
     assert await attempt.finish() == "stale_attempt"
+
+
+async def test_what_is_taken_back_is_counted_by_kind_and_reason(core: Core, clock: DatabaseClock) -> None:
+    await submit(core, n=2)
+    for kind in ("other", "once", "timed"):
+        await submit(core, kind)
+    await (await worker(core)).claim("plain", "other", "once")
+    living = await worker(core, "living")
+    [late] = await living.claim("timed")
+    await passes(core, clock, living, late, minutes=7)
+    await rescuing.keep_timeouts(core)
+    await submit(core, "patient")
+    await living.claim("patient")  # its answer is lost: no beat lists it
+    await passes(core, clock, living, minutes=3)
+    counted = {labels: core.metrics.rescued(*labels)._value.get() for labels in core.metrics.rescued.known()}
+    assert counted == {
+        ("plain", "session_died"): 2,
+        ("other", "session_died"): 1,
+        ("once", "worker_lost"): 1,
+        ("timed", "timeout"): 1,
+        ("patient", "claim_answer_lost"): 1,
+    }
 
 
 @pytest.mark.parametrize(("kind", "status", "lost"), [("plain", "pending", 1), ("once", "failed", 0)])

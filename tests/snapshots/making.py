@@ -8,7 +8,7 @@ import msgspec
 from paddock.exports import mappings, snapshot_states, snapshots
 from paddock.exports.mapping import Definition
 from paddock.exports.mappings import Mapping, NewMapping
-from paddock.exports.snapshot_states import Part, Snapshot
+from paddock.exports.snapshot_states import Snapshot, SnapshotPart
 from paddock.exports.snapshots import NewSnapshot
 from paddock.jobs.core import Core
 from tests.playing import Attempt, worker
@@ -78,7 +78,7 @@ async def now(core: Core, id: UUID) -> Snapshot:
     return found
 
 
-async def parts_of(core: Core, snapshot: Snapshot) -> dict[str, Part]:
+async def parts_of(core: Core, snapshot: Snapshot) -> dict[str, SnapshotPart]:
     return {part.name: part for part in await snapshot_states.parts(core.db, await now(core, snapshot.id))}
 
 

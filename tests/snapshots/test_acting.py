@@ -13,6 +13,7 @@ from paddock.exports.mappings import Change, Mapping
 from paddock.exports.snapshot_states import Snapshot
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Draining, Refused
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.playing import read
 from tests.snapshots.making import (
@@ -302,21 +303,21 @@ class TestTime:
         assert made.expires_at == made.created_at + timedelta(minutes=10)
         attempts = await claim(core)
         await clock.advance(minutes=10)
-        assert await snapshots.expire(core) == 0, "it waits for its jobs to end"
+        assert await end_expired(core, "snapshots") == 0, "it waits for its jobs to end"
         await core.cancel([attempt.id for attempt in attempts.values()], actor="ada")
         await snapshots.cancel(core, made, actor="ada") if (await now(core, made.id)).live else None
-        assert await snapshots.expire(core) == 1
+        assert await end_expired(core, "snapshots") == 1
         assert (await now(core, made.id)).status == "deleting"
         assert (await now(core, lasting.id)).status != "deleting"
-        assert await snapshots.expire(core) == 0
+        assert await end_expired(core, "snapshots") == 0
 
     async def test_not_a_moment_earlier(self, core: Core, clock: DatabaseClock) -> None:
         made = await make_snapshot(core, ttl=timedelta(minutes=10))
         await snapshots.cancel(core, made, actor="ada")
         await clock.advance(seconds=599.999)
-        assert await snapshots.expire(core) == 0
+        assert await end_expired(core, "snapshots") == 0
         await clock.advance(seconds=0.001)
-        assert await snapshots.expire(core) == 1
+        assert await end_expired(core, "snapshots") == 1
 
 
 async def test_a_later_version_of_the_mapping_changes_no_snapshot(core: Core) -> None:

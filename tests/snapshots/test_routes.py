@@ -8,10 +8,10 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from paddock import exports
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.exports import snapshots
+from paddock.exports.settings import ExportSettings
 from paddock.jobs import reading
 from paddock.jobs.core import Core
 from paddock.jobs.filtering import Filter
@@ -210,7 +210,7 @@ async def test_anothers_snapshot_is_not_there(bob: httpx2.AsyncClient, grace: ht
 class TestExplicitOff:
     @pytest.fixture
     def config(self) -> Config:
-        return Config(engines=ENGINES, explicit_snapshots=False)
+        return Config(engines=ENGINES).with_settings(ExportSettings(explicit_snapshots=False))
 
     async def test_nobody_makes_retries_or_cancels_one_but_reading_and_deleting_stay(
         self, ada: httpx2.AsyncClient, core: Core
@@ -262,7 +262,7 @@ class TestManifest:
 
     @pytest.fixture
     def app(self, core: Core, config: Config) -> FastAPI:
-        return create_app(core, config, routers=exports.routers())
+        return create_app(core, config)
 
     async def test_has_the_files_of_each_part_when_asked(
         self, ada: httpx2.AsyncClient, core: Core, config: Config, tmp_path: Path

@@ -40,7 +40,7 @@ def written(place: Place, text: str = FILE, name: str = "people.yaml") -> str:
 def test_a_file_becomes_a_mapping_and_is_shown_back(place: Place, paddock: Terminal) -> None:
     made = paddock("mappings", "apply", "-f", written(place))
     assert made.code == 0, made.err
-    assert made.out.startswith("people  version 1  made  ")
+    assert made.out.startswith("people  version 1  created  ")
     again = paddock("mappings", "apply", "-f", "people.yaml")
     assert again.out.startswith("people  version 1  unchanged  ")
     shown = paddock("mappings", "show", "PEOPLE", "-o", "yaml").out
@@ -82,7 +82,14 @@ def test_a_bad_file_is_told_field_by_field(place: Place, paddock: Terminal) -> N
 
 def test_the_engine_says_which_column_is_another(place: Place, paddock: Terminal) -> None:
     fine = paddock("mappings", "validate", "-f", written(place), "-e", "local")
-    assert (fine.code, fine.out) == (0, "✓ node Person\n✓ edge KNOWS\n"), fine.err
+    assert fine.code == 0, fine.err
+    assert fine.out.startswith(
+        "✓ node Person\n✓ edge KNOWS\n    one (edges.0.from_key): warning: The query calls it 'id'"
+    )
+    exchanged = FILE.replace("SELECT id, name, score", "SELECT id, score, name")
+    swapped = paddock("mappings", "validate", "-f", written(place, exchanged, "swapped.yaml"), "-e", "local")
+    assert swapped.code == 1
+    assert "name (nodes.0.properties.0): expected name STRING, found score DOUBLE. Position counts" in swapped.out
     text = FILE.replace("type: DOUBLE", "type: INT32").replace("id // 2 FROM", "id // 2 FROM nowhere,")
     wrong = paddock("mappings", "validate", "-f", written(place, text, "wrong.yaml"), "-e", "local")
     assert wrong.code == 1
@@ -112,6 +119,13 @@ def test_a_snapshot_is_made_and_its_files_are_what_the_queries_gave(place: Place
     assert paddock("snapshots", "retry", "monday").code == 4
     held = paddock("mappings", "delete", "people")
     assert (held.code, "monday" in held.err) == (4, True)
+
+    into = place.folder / "monday"
+    assert paddock("snapshots", "download", "monday", "--to", str(into)).code == 0
+    assert pq.read_table(into / file["name"]).equals(table)
+    assert json.loads((into / "manifest.json").read_text()) == manifest
+    assert paddock("snapshots", "download", "monday", "--to", str(into)).code == 2, "nothing is written over unasked"
+    assert paddock("snapshots", "download", "monday", "--to", str(into), "--force").code == 0
 
     prefix = file["key"].split("/nodes/")[0]
     assert any(name.startswith(prefix) for name in place.files())

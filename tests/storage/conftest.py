@@ -10,9 +10,6 @@ from paddock.storage.scratch import Scratch
 from paddock.storage.store import Store, open_store
 from tests.storage.gcs import gcs_server as gcs_server
 from tests.storage.servers import Server
-from tests.storage.servers import azure_server as azure_server
-from tests.storage.servers import moto_server as moto_server
-from tests.storage.servers import s3_server as s3_server
 
 # Its server is built once, by Go, which takes minutes.
 GCS = pytest.param("gcs", marks=[pytest.mark.slow, pytest.mark.timeout(900)])

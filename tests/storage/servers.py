@@ -1,6 +1,6 @@
 """Real stores for tests: one of each in a test session, on free ports, gone with the process that started them.
 
-Other folders use them too: `from tests.storage.servers import s3_server as s3_server` in their conftest.py.
+tests/conftest.py brings their fixtures to every folder. A file that imported one would get a server of its own.
 """
 
 import base64
@@ -29,7 +29,7 @@ START_SECONDS = 60
 BUCKET = "lake"
 WEED_PORTS = (
     *("s3.port", "s3.port.grpc", "s3.port.iceberg", "s3.port.lance", "master.port", "master.port.grpc"),
-    *("volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc"),
+    *("volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "admin.port", "admin.port.grpc"),
 )
 # A server does not outlive the tests, however these end: the kernel kills it with the thread that started it.
 TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -160,6 +160,10 @@ def started(command: list[str], environ: Mapping[str, str], folder: Path) -> Ite
         )
     try:
         yield process
+    except (RuntimeError, TimeoutError):
+        # It did not start: the folder with its reasons goes with the test.
+        sys.stderr.write((folder / "server.log").read_text("utf-8", "replace")[-4_000:])
+        raise
     finally:
         if process.poll() is None:
             process.terminate()
@@ -170,8 +174,8 @@ def started(command: list[str], environ: Mapping[str, str], folder: Path) -> Ite
                 process.wait()
 
 
-def wait_until(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def wait_until(process: subprocess.Popen[bytes], ready: Callable[[], bool], *, seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not ready():
         if process.poll() is not None:
             raise RuntimeError(f"The server ended with {process.returncode} before it was ready.")

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from paddock.storage.drafts import Draft, Part, new_draft_id, read_manifest
+from paddock.storage.drafts import Draft, DraftFile, new_draft_id, read_manifest
 from paddock.storage.leftovers import DRAFT
 from paddock.storage.scratch import Scratch, ScratchFile
 from paddock.storage.store import Store
@@ -88,10 +88,10 @@ async def test_a_file_the_engine_wrote_is_adopted_once_it_is_found_whole(store: 
     draft = Draft(store, "owner", new_draft_id())
     await store.put(f"{draft.prefix}/20260101_x", b"12345")
 
-    for wrong in (Part("20260101_x", 1, 4, None), Part("missing", 1, 4, None)):
+    for wrong in (DraftFile("20260101_x", 1, 4, None), DraftFile("missing", 1, 4, None)):
         with pytest.raises(TransientResourceError):
             await draft.adopt(wrong)
-    await draft.adopt(Part("20260101_x", 1, 5, None))
+    await draft.adopt(DraftFile("20260101_x", 1, 5, None))
 
     sealed = await draft.seal({})
     assert (await read_manifest(store, sealed.manifest, sealed.sha256)).files[0].sha256 is None

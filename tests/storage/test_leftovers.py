@@ -11,7 +11,7 @@ import pytest
 from paddock.storage import leftovers
 from paddock.storage.drafts import new_draft_id
 from paddock.storage.leftovers import Collected, Kept, collect
-from paddock.storage.store import Entry, Store, open_store
+from paddock.storage.store import Store, StoredObject, open_store
 from tests.storage.looking import keys
 from tests.storage.servers import Server
 
@@ -146,7 +146,7 @@ async def test_drafts_are_judged_while_the_store_is_listed_and_not_gathered(
         await folder.put(f"{new_draft_id()}/x", b"1")
     listing, seen, asked = folder.list, [0], []
 
-    async def counted(prefix: str = "", **how: bool) -> AsyncIterator[Entry]:
+    async def counted(prefix: str = "", **how: bool) -> AsyncIterator[StoredObject]:
         async for entry in listing(prefix, **how):
             seen[0] += not prefix
             yield entry

@@ -161,7 +161,7 @@ class TestLocks:
         await connection.execute(insert, "m")
         batch = asyncio.create_task(core.submit([NewJob("locking", {"lock": key}) for key in ("z", "m", "a")]))
         other = await asyncpg.connect(dsn, server_settings={"lock_timeout": "100ms"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 pass
         with pytest.raises(asyncpg.LockNotAvailableError):

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 BUCKET = "trino"
+# Of the tables that others write too, by the same server's Iceberg REST catalog.
+WAREHOUSE = "warehouse"
 S3_KEY, S3_SECRET = "labkey", "labsecret"
 PASSWORD = "correct horse"
 # Base64, as Trino wants both.
@@ -27,6 +29,8 @@ class Ports:
     http: int
     https: int
     s3: int
+    # Without it there is no catalog `lake`.
+    lake: int | None = None
 
 
 def write_configuration(folder: Path, home: Path, ports: Ports) -> None:
@@ -114,8 +118,10 @@ def _s3(ports: Ports) -> dict[str, Any]:
 
 def _catalogs(folder: Path, ports: Ports) -> dict[str, dict[str, Any]]:
     local = {"fs.native-local.enabled": "true", "local.location": folder / "warehouse"}
+    lake = {} if ports.lake is None else {"lake": _lake(ports)}
     hive = {"connector.name": "hive", "hive.metastore": "file", "hive.non-managed-table-writes-enabled": "true"}
     return {
+        **lake,
         "tpch": {"connector.name": "tpch", "tpch.splits-per-node": "2"},
         "memory": {"connector.name": "memory"},
         "blackhole": {"connector.name": "blackhole"},
@@ -135,6 +141,21 @@ def _catalogs(folder: Path, ports: Ports) -> dict[str, dict[str, Any]]:
             "fs.native-s3.enabled": "true",
             **_s3(ports),
         },
+    }
+
+
+def _lake(ports: Ports) -> dict[str, Any]:
+    uri = f"http://127.0.0.1:{ports.lake}"
+    return {
+        "connector.name": "iceberg",
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": uri,
+        "iceberg.rest-catalog.warehouse": f"s3://{WAREHOUSE}/",
+        "iceberg.rest-catalog.security": "OAUTH2",
+        "iceberg.rest-catalog.oauth2.credential": f"{S3_KEY}:{S3_SECRET}",
+        "iceberg.rest-catalog.oauth2.server-uri": f"{uri}/v1/oauth/tokens",
+        "fs.native-s3.enabled": "true",
+        **_s3(ports),
     }
 
 

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from paddock.config import load
 from paddock.engines.engine import Query, Stream
 from paddock.engines.trino.engine import TrinoEngine
-from paddock.exports import downloading, plain
+from paddock.exports import export_files, plain
 from paddock.exports.plain import Export, NewExport
 from paddock.jobs.core import open_core
 from paddock.jobs.errors import Refused
@@ -142,7 +142,7 @@ class TrinoScene(Scene):
         return job
 
     async def rows(self, export: Export) -> pa.Table:
-        store, manifest = await downloading.manifest_of(self.config, await self.look(export))
+        store, manifest = await export_files.manifest_of(self.config, await self.look(export))
         tables = []
         for part in manifest.files:
             data = await store.read(manifest.key(part))

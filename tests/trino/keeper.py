@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.ports import free_ports
-from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET, Ports, write_configuration
+from tests.trino.configuring import BUCKET, S3_KEY, S3_SECRET, WAREHOUSE, Ports, write_configuration
 from tests.trino.fetching import trino_home
 
 START_SECONDS = 300
@@ -29,20 +29,24 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def start_s3(folder: Path, port: int) -> "subprocess.Popen[bytes]":
+def start_s3(folder: Path, port: int, iceberg: int) -> "subprocess.Popen[bytes]":
     folder.mkdir(parents=True, exist_ok=True)
-    others = iter(free_ports(9))
+    others = iter(free_ports(10))
     weed = Path(sys.executable).with_name("weed")
     command = [
         str(weed), "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-bucket={BUCKET}",
         f"-s3.port={port}", f"-s3.port.grpc={next(others)}",
-        f"-s3.port.iceberg={next(others)}", f"-s3.port.lance={next(others)}",
+        f"-s3.port.iceberg={iceberg}", f"-s3.port.lance={next(others)}",
         f"-master.port={next(others)}", f"-master.port.grpc={next(others)}",
         f"-volume.port={next(others)}", f"-volume.port.grpc={next(others)}",
         f"-filer.port={next(others)}", f"-filer.port.grpc={next(others)}",
-        "-admin.ui=false", "-webdav=false",
+        f"-admin.port={next(others)}", "-admin.ui=false", "-webdav=false",
     ]  # fmt: skip
-    environ = os.environ | {"AWS_ACCESS_KEY_ID": S3_KEY, "AWS_SECRET_ACCESS_KEY": S3_SECRET}
+    environ = os.environ | {
+        "AWS_ACCESS_KEY_ID": S3_KEY,
+        "AWS_SECRET_ACCESS_KEY": S3_SECRET,
+        "S3_TABLE_BUCKET": WAREHOUSE,
+    }
     with (folder.parent / "s3.log").open("ab") as log:
         return subprocess.Popen(
             command,
@@ -108,14 +112,14 @@ def main(folder: Path) -> None:
     # Those who end the tests by Ctrl-C end the users, not us: we go when they are gone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     home = trino_home()
-    http, https, s3_port = free_ports(3)
-    ports = Ports(http, https, s3_port)
-    running = [start_s3(folder / "s3", s3_port)]
+    http, https, s3_port, lake = free_ports(4)
+    ports = Ports(http, https, s3_port, lake)
+    running = [start_s3(folder / "s3", s3_port, lake)]
     try:
         wait_for(f"http://127.0.0.1:{s3_port}/", running[0], b"<", folder / "s3.log")
         running.insert(0, start_trino(folder, home, ports))
         wait_for(f"http://127.0.0.1:{http}/v1/info", running[0], b'"starting":false', folder / "trino.log")
-        facts = {"http": http, "https": https, "s3": s3_port, "pid": running[0].pid}
+        facts = {"http": http, "https": https, "s3": s3_port, "lake": lake, "pid": running[0].pid}
         (folder / "ready.tmp").write_text(json.dumps(facts))
         (folder / "ready.tmp").rename(folder / "ready.json")
         with (folder / "users.lock").open("w") as users:

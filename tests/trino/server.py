@@ -97,7 +97,7 @@ def _ready(folder: Path) -> TrinoServer:
             raise RuntimeError((folder / "keeper.log").read_text(errors="replace"))
         time.sleep(0.1)
     facts = json.loads((folder / "ready.json").read_text())
-    return TrinoServer(folder, Ports(facts["http"], facts["https"], facts["s3"]))
+    return TrinoServer(folder, Ports(facts["http"], facts["https"], facts["s3"], facts["lake"]))
 
 
 def _runs(pid: int) -> bool:

@@ -13,8 +13,6 @@ from tests.trino.server import TrinoServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TINY = 500
-
 
 @pytest.fixture
 async def scene(trino: TrinoServer, tmp_path: Path, dsn: str) -> AsyncIterator[TrinoScene]:
@@ -59,19 +57,20 @@ async def test_fifty_jobs_with_fifty_roles_at_once_and_each_query_has_its_own(sc
             assert session["clientInfo"] == job
 
 
-async def test_five_hundred_tiny_exports_at_once_in_one_worker(scene: TrinoScene) -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.long)])
+async def test_hundreds_of_tiny_exports_at_once_in_one_worker(scene: TrinoScene, count: int) -> None:
     """Trino runs twelve of them at a time."""
     exports = await asyncio.gather(
-        *(scene.ask(f"SELECT {number} AS n, 'x' AS x", engine="many") for number in range(TINY))
+        *(scene.ask(f"SELECT {number} AS n, 'x' AS x", engine="many") for number in range(count))
     )
-    async with scene.working(concurrency=TINY):
+    async with scene.working(concurrency=count):
         done = await all_completed(scene, exports)
 
     for number, export in enumerate(done):
         assert (await scene.rows(export)).to_pylist() == [{"n": number, "x": "x"}]
     jobs = [await scene.job(export.job_id) for export in done]
     assert {job.turn_count for job in jobs} == {1}
-    assert len({job.result["query_id"] for job in jobs}) == TINY
+    assert len({job.result["query_id"] for job in jobs}) == count
 
 
 async def test_what_a_resource_group_lets_wait_is_exported_in_the_end(scene: TrinoScene) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from trino import dbapi
 
-from paddock.exports import downloading
+from paddock.exports import export_files
 from paddock.exports.plain import Export
 from paddock.jobs import rescuing
 from paddock.jobs.errors import Refused
@@ -274,7 +274,7 @@ async def test_what_hive_cannot_write_goes_directly_and_says_so(scene: TrinoScen
         await until("the job's log says why", said)
     assert job.result["mode"] == "direct"
     assert job.result["direct_because"] == "Hive cannot write column 'at' (timestamp(6)) exactly."
-    _, manifest = await downloading.manifest_of(scene.config, done)
+    _, manifest = await export_files.manifest_of(scene.config, done)
     assert manifest.facts["direct_because"] == job.result["direct_because"]
     await exact(scene, done, sql, "orderkey")
     assert await scene.unloads() == []

@@ -399,6 +399,27 @@ async def test_columns_that_change_under_us_are_not_exported(bad: Misbehaving, e
     assert told.value.code == "columns_changed"
 
 
+@pytest.mark.parametrize("spooled", [False, True])
+async def test_columns_that_change_in_the_middle_fail_the_export(
+    bad: Misbehaving, engine: TrinoEngine, spooled: bool
+) -> None:
+    """A later page that calls the same digits a decimal would be read as if it had not said so."""
+    bad.pages = [bad.spooled(2) if spooled else [[0], [1]], [[2]]]
+    number = {"rawType": "integer", "arguments": []}
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        columns = [{"name": "n", "type": "integer", "typeSignature": number}]
+        return page_of(columns=columns, data=bad.spooled(1) if spooled else [[2]])
+
+    bad.trouble = {"/page/1": [other]}
+
+    with pytest.raises(PermanentRunnerError) as told:
+        await numbers(engine)
+
+    assert told.value.code == "columns_changed"
+    assert "n integer after n bigint" in told.value.message
+
+
 @pytest.mark.parametrize(
     ("code", "text", "wanted"),
     [

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from paddock.engines.engine import Query
 from paddock.engines.trino.engine import TrinoEngine
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import TransientResourceError
 from tests.trino.asking import read
 from tests.trino.conftest import MakeEngine
 from tests.trino.misbehaving import Misbehaving, cut, inline, misbehaving, reset, status
@@ -82,12 +82,12 @@ async def test_inline_and_stored_segments_and_pages_of_both(bad: Misbehaving, en
 
 
 @pytest.mark.parametrize("offsets", [[0, 4], [0, 2], [1, 4], [0, 0]])
-async def test_missing_and_doubled_rows_fail_the_export(
+async def test_missing_and_doubled_rows_start_the_query_again(
     bad: Misbehaving, engine: TrinoEngine, offsets: list[int]
 ) -> None:
     bad.pages = [bad.spooled(3, 2, offsets=offsets)]
 
-    with pytest.raises(PermanentRunnerError) as told:
+    with pytest.raises(TransientResourceError) as told:
         await numbers(engine)
 
     assert told.value.code == "segments_wrong"
@@ -98,19 +98,21 @@ async def test_a_page_of_segments_that_leaves_some_out_is_noticed(bad: Misbehavi
     del data["segments"][1]
     bad.pages = [data]
 
-    with pytest.raises(PermanentRunnerError) as told:
+    with pytest.raises(TransientResourceError) as told:
         await numbers(engine)
 
     assert told.value.code == "segments_wrong"
 
 
-async def test_a_segment_with_other_rows_than_it_says_fails_the_export(bad: Misbehaving, engine: TrinoEngine) -> None:
+async def test_a_segment_with_other_rows_than_it_says_starts_the_query_again(
+    bad: Misbehaving, engine: TrinoEngine
+) -> None:
     data = bad.spooled(3, 2)
     data["segments"][0]["metadata"]["rowsCount"] = 2
     data["segments"][1]["metadata"]["rowOffset"] = 2
     bad.pages = [data]
 
-    with pytest.raises(PermanentRunnerError) as told:
+    with pytest.raises(TransientResourceError) as told:
         await numbers(engine)
 
     assert told.value.code == "segments_wrong"

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import ValidationError
 
 from paddock.jobs import bulk, reading
 from paddock.jobs.bulk import BulkPayload, run_bulk
@@ -54,11 +55,17 @@ async def turn(
     asked: Filter,
     line: Line,
     saved: JsonObject | None = None,
-    engine_roles: list[str] | None = None,
-    **grants: Any,
+    **rights: Any,
 ) -> Any:
-    rights = bulk.Rights(engine_roles=engine_roles, **grants)
-    content = bulk.payload(action, asked, until=clock.at, actor="ops", reason="clean", all_jobs=False, rights=rights)
+    content = bulk.payload(
+        action,
+        asked,
+        until=clock.at,
+        actor="ops",
+        reason="clean",
+        all_jobs=False,
+        rights=bulk.Rights.model_validate(rights),
+    )
     return await run_bulk(
         Turn(
             id=JobId(uuid4()),
@@ -165,8 +172,28 @@ def test_an_empty_filter_must_be_meant(clock: DatabaseClock) -> None:
         "until": clock.at,
         "actor": "ops",
         "reason": None,
-        "rights": bulk.Rights(engine_roles=None),
+        "rights": bulk.Rights(),
     }
     with pytest.raises(Refused, match="every job"):
         bulk.payload("cancel", Filter(), all_jobs=False, **asked)
     assert bulk.payload("cancel", Filter(), all_jobs=True, **asked)["all"] is True
+
+
+def test_rights_of_a_job_saved_before_a_grant_existed_are_what_they_were() -> None:
+    saved = {
+        "action": "retry",
+        "filter": {"owner": "ann"},
+        "until": "2026-11-18T12:00:00Z",
+        "actor": "ann",
+        "reason": None,
+        "all": False,
+        "no_parts_of": ["snapshot"],
+        "engine_roles": ["people"],
+        "engines": None,
+        "destinations": [],
+    }
+    rights = BulkPayload.model_validate(saved)
+    assert rights.granted == {"engine role": ["people"], "engine": None, "destination": [], "database": None}
+    assert rights.no_parts_of == ["snapshot"]
+    with pytest.raises(ValidationError):
+        BulkPayload.model_validate(saved | {"engines": "all"})

@@ -11,12 +11,13 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import exports
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.exports.kinds import DESCRIBE, EXPORT
 from paddock.exports.removing import REMOVE
+from paddock.exports.scheduled import SCHEDULED
+from paddock.exports.settings import ExportSettings
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.kinds import Kinds
 from paddock.metrics import Metrics
@@ -33,21 +34,20 @@ OWNERS = {"analyst": "ann", "ops": "olga"}
 
 @pytest.fixture
 async def exports_core(dsn: str) -> AsyncIterator[Core]:
-    kinds = Kinds([*TEST_KINDS, EXPORT, DESCRIBE, REMOVE])
+    kinds = Kinds([*TEST_KINDS, EXPORT, DESCRIBE, REMOVE, SCHEDULED])
     async with open_core(dsn, kinds, metrics=Metrics(CollectorRegistry())) as opened:
         yield opened
 
 
 @pytest.fixture
 def exports_config(tmp_path: Path) -> Config:
-    return Config(
-        engines=ENGINES, destinations={"lake": {"url": str(tmp_path / "lake")}}, object_store=str(tmp_path / "store")
-    )
+    config = Config(engines=ENGINES, object_store=str(tmp_path / "store"))
+    return config.with_settings(ExportSettings(destinations={"lake": {"url": str(tmp_path / "lake")}}))
 
 
 @pytest.fixture
 def exports_app(exports_core: Core, exports_config: Config) -> FastAPI:
-    return create_app(exports_core, exports_config, routers=exports.routers(), routes=pages.routes())
+    return create_app(exports_core, exports_config, routes=pages.routes())
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def open_browser(exports_app: FastAPI, exports_core: Core) -> AsyncIterato
         async def make(role: str = "analyst", owner: str | None = None, **grants: Any) -> Browser:
             owner = owner or OWNERS[role]
             granted = {"engines": ["*"], "engine_roles": ["finance", "people"], "destinations": ["lake"], **grants}
-            new = NewToken(name=f"{owner} {uuid4()}", role=role, owner=owner, **granted)  # type: ignore[arg-type]
+            new = NewToken(name=f"{owner} {uuid4()}", role=role, owner=owner, grants=granted)  # type: ignore[arg-type]
             _, secret = await Tokens(exports_core.db).create(new, actor="test")
             client = httpx2.AsyncClient(transport=httpx2.ASGITransport(exports_app), base_url=BASE)
             await stack.enter_async_context(client)

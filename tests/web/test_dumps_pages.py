@@ -14,20 +14,21 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import dumps as capability
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.dumps import dumps
 from paddock.dumps.dumps import Dump
 from paddock.dumps.model import prefix_of
+from paddock.dumps.pages import dump_words
+from paddock.dumps.pages.dump_tables import TableProgress, Tables
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs import wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.known_kinds import all_kinds
 from paddock.metrics import Metrics
 from paddock.storage.store import open_store
-from paddock.web import dump_words, pages
-from paddock.web.dump_tables import Line, Tables
+from paddock.web import pages
 from tests.playing import Attempt, PlayedWorker
 from tests.snapshots.making import payload_of
 from tests.web.signed_in import BASE, ODD, Browser, Open, row_of, words_of
@@ -38,14 +39,12 @@ CONTENT = b"BEGIN TRANSACTION;\nCOMMIT;\n"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    return Config(
-        data=tmp_path,
-        dumps_databases={
-            "shop": {"type": "sqlite", "path": str(tmp_path / "shop.db"), "owners": ["ann"], "description": ODD},
-            "books": {"type": "postgres", "url": "postgresql://books.example/books"},
-            "lake": {"type": "duckdb", "path": str(tmp_path / "lake.db"), "owners": ["ann", "bob"]},
-        },
-    )
+    databases: dict[str, dict[str, Any]] = {
+        "shop": {"type": "sqlite", "path": str(tmp_path / "shop.db"), "owners": ["ann"], "description": ODD},
+        "books": {"type": "postgres", "url": "postgresql://books.example/books"},
+        "lake": {"type": "duckdb", "path": str(tmp_path / "lake.db"), "owners": ["ann", "bob"]},
+    }
+    return Config(data=tmp_path).with_settings(DumpSettings(databases=databases))
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ async def core(dsn: str, config: Config, settings: CoreSettings) -> AsyncIterato
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routers=capability.routers(), routes=pages.routes())
+    return create_app(core, config, routes=pages.routes())
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ async def open_browser(app: FastAPI, core: Core) -> AsyncIterator[Open]:
 
         async def make(role: str = "analyst", owner: str | None = None, **grants: Any) -> Browser:
             owner = owner or OWNERS[role]
-            new = NewToken(name=f"{owner} {uuid4()}", role=role, owner=owner, **grants)  # type: ignore[arg-type]
+            new = NewToken(name=f"{owner} {uuid4()}", role=role, owner=owner, grants=grants)  # type: ignore[arg-type]
             _, secret = await Tokens(core.db).create(new, actor="test")
             client = await stack.enter_async_context(
                 httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE)
@@ -185,7 +184,7 @@ async def test_the_list_tells_how_far_each_is_and_what_failed(
 
 
 async def test_older_dumps_are_on_further_pages(core: Core, ann: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.web.pages.dumps.PAGE_LENGTH", 2)
+    monkeypatch.setattr("paddock.dumps.pages.dumps.PAGE_LENGTH", 2)
     made = sorted([(await start(ann, core)).id for _ in range(3)], reverse=True)
     first = await ann.read("/dumps")
     assert [id for id in made if f"dump-{id}" in first] == made[:2]
@@ -197,7 +196,7 @@ async def test_older_dumps_are_on_further_pages(core: Core, ann: Browser, monkey
 
 async def test_without_a_store_the_page_says_what_to_set(dsn: str, config: Config, core: Core, tmp_path: Path) -> None:
     bare = config.model_copy(update={"object_store": "none"})
-    app = create_app(core, bare, routers=capability.routers(), routes=pages.routes())
+    app = create_app(core, bare, routes=pages.routes())
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE) as client:
         _, secret = await Tokens(core.db).create(NewToken(name="olga", role="ops", owner="olga"), actor="test")
         await client.post("/sign-in", data={"token": secret}, headers={"origin": BASE})
@@ -323,13 +322,13 @@ async def test_progress_is_shown_with_amounts_time_left_and_tables(
 def test_of_many_tables_the_one_at_work_is_in_sight() -> None:
     begun = {f"t{n}": n for n in range(901)}
     told = {"tables_done": 900, "tables_total": 1_000, "table": "t900", "counts": begun}
-    lines = Tables.told(told).lines([f"t{n}" for n in range(1_000)])
+    lines = Tables.from_report(told).lines([f"t{n}" for n in range(1_000)])
     assert (lines[0].name, lines[0].count) == (None, 850)
     assert [line.name for line in lines if line.state == "now"] == ["t900"]
     assert [line.name for line in lines if line.state == "later"][:2] == ["t901", "t902"]
     # What an earlier dump had does not fit what is told now.
-    other = Tables.told(told).lines(["t1", "x"])
-    assert other[-1] == Line("later", count=99)
+    other = Tables.from_report(told).lines(["t1", "x"])
+    assert other[-1] == TableProgress("later", count=99)
 
 
 async def test_a_dump_of_several_turns_has_a_rate_by_all_its_time(
@@ -382,6 +381,15 @@ async def test_a_completed_dump_shows_its_file_and_downloads_by_cookie(
     assert f"{len(CONTENT)} B, is removed for good." in page
     assert f"paddock dumps download --server={BASE} {dump.id}" in text
     assert f"{BASE}/export/jobs/{dump.id}/download -f -C - -o shop_{dump.id}.sql" in text
+
+
+async def test_what_a_completed_dump_lacks_is_said(
+    core: Core, config: Config, ann: Browser, played: PlayedWorker
+) -> None:
+    dump = await start(ann, core)
+    await complete(config, await played.claim_one("dump:shop"), unreadable=["words", "notes"])
+    text = words_of(await ann.read(f"/dumps/{dump.id}"))
+    assert "Without words and notes: rows that nobody can read." in text
 
 
 async def test_a_failed_dump_says_what_to_do_and_leads_to_its_job(
@@ -522,7 +530,7 @@ async def test_one_table_of_postgres_without_owners_as_an_archive(core: Core, op
         ({"which": "only", "tables": " \n"}, 422, "Name the tables, one on each line."),
         ({"which": "only", "tables": "x" * 501}, 422, "at most 500 characters"),
         ({"format": "custom"}, 400, "A sqlite database is not exported as 'custom'"),
-        ({"compress": "lzma"}, 422, "Input should be"),
+        ({"compress": "lzma"}, 422, "It should be"),
         ({"callback_url": "http://example.com/hook"}, 400, "callbackUrl must begin with https://"),
         ({"callback_url": "https://user:secret@example.com"}, 400, "may not hold a user name"),
     ],
@@ -546,6 +554,13 @@ async def test_a_problem_stands_at_its_field(ann: Browser) -> None:
     sent = {"database": "shop", "callback_url": "ftp://x"}
     answer = await ann.send("/dumps/new", "/dumps/new?database=shop", **sent)
     assert 'id="problem-callback_url"' in answer.text
+
+
+async def test_whatever_is_wrong_is_said_at_once(ann: Browser) -> None:
+    sent: dict[str, Any] = {"database": "shop", "which": "only", "tables": "", "compress": "lzma"}
+    answer = await ann.send("/dumps/new", "/dumps/new?database=shop", **sent)
+    assert "Name the tables, one on each line." in words_of(answer.text)
+    assert 'id="problem-compress"' in answer.text
 
 
 async def test_where_to_call_is_kept_and_shown_nowhere(ann: Browser, core: Core) -> None:

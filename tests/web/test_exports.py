@@ -3,12 +3,14 @@
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from uuid import UUID
 
 import pytest
 
 from paddock.config import Config
 from paddock.exports import plain
+from paddock.exports.downloading import attachment
 from paddock.exports.plain import Export, NewExport
 from paddock.jobs import reading, wire
 from paddock.jobs.core import Core
@@ -123,7 +125,7 @@ async def test_a_completed_export_shows_its_files_and_each_downloads_by_cookie(
     page = await ann.read(f"/exports/{export.id}")
     text = words_of(page)
     assert "completed 2,500 rows in 2 files," in text
-    assert f"Cut after 2,500 rows, as was asked. Written by the worker, not by the engine: {why}" in text
+    assert f"Cut after 2,500 rows, as asked. Written by the worker, not by the engine: {why}" in text
     assert "hidden-secret" not in page
     for name in ("day=1/part-00000.csv", "day=2/part-00000.csv"):
         assert name in text
@@ -133,7 +135,113 @@ async def test_a_completed_export_shows_its_files_and_each_downloads_by_cookie(
     assert (await ann.client.get(f"/api/exports/{export.id}/download")).content[:2] == b"PK"
     assert "/cancel" not in page
     assert "/retry" not in page
-    assert "like=" not in page, "its parameters cannot be typed into the form"
+    assert f'href="/exports/new?like={export.id}"' in page
+    form = await ann.read(f"/exports/new?like={export.id}")
+    assert "hidden-secret" not in form
+    assert "Enter password again" in words_of(form)
+
+
+async def test_a_name_is_shown_found_and_carried_by_downloads(
+    core: Core, exports_config: Config, ann: Browser, open_browser: Open, tmp_path: Path
+) -> None:
+    sent: dict[str, Any] = {"engine": "local", "sql": "SELECT 1", "format": "csv"}
+    assert (await ann.send("/exports/new", "/exports/new", **{**sent, "name": "x" * 201})).status_code == 422
+    assert (await ann.send("/exports/new", "/exports/new", **{**sent, "name": "a\u202eb"})).status_code == 422
+    made = _id(await ann.done("/exports/new", "/exports/new", **{**sent, "name": "  Läufe / 2026.v2 "}))
+    await make_export(core, sql="SELECT other", engine="warehouse")
+    await (await claim(core)).finish("done", result=await written(exports_config, tmp_path, "part-00000.csv"))
+
+    assert "<h1>Läufe / 2026.v2</h1>" in await ann.read(f"/exports/{made}")
+    assert "Läufe / 2026.v2" in row_of(await ann.read("/exports"), f"export-{made}")
+    answer = await ann.client.head(f"/api/exports/{made}/download")
+    plain_name, exact = "L_ufe _ 2026.v2.csv", "L%C3%A4ufe%20_%202026.v2.csv"
+    assert answer.headers["content-disposition"] == f"attachment; filename=\"{plain_name}\"; filename*=UTF-8''{exact}"
+    assert 'value="Läufe / 2026.v2"' in await ann.read(f"/exports/new?like={made}")
+
+    found = (await ann.client.get("/api/search", params={"q": "läufe / 2026.V2", "exactly": True})).json()["data"]
+    assert [(one["what"], one["id"]) for one in found] == [("export", str(made))]
+    bob = await open_browser("analyst", "bob")
+    assert (await bob.client.get("/api/search?q=2026")).json()["data"] == []
+
+
+async def test_a_search_reads_names_and_tables_and_no_query(core: Core, ann: Browser) -> None:
+    await make_export(core, sql="SELECT needle")
+    payload = {"engine": "warehouse", "table": "lake.sales.Orders"}
+    table = await plain.create(core, NewExport(owner="ann", role=None, payload=payload, request=payload, ttl=None))
+
+    async def found(q: str) -> list[str]:
+        return [one["id"] for one in (await ann.client.get("/api/search", params={"q": q})).json()["data"]]
+
+    assert await found("needle") == []
+    assert await found("sales.orders") == [str(table.id)]
+    assert await plain.called(core.db, None, "SALES", limit=5) == await plain.called(core.db, "ann", "sales", limit=5)
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("q=LÄUFE", 1),
+        ("q=other", 1),
+        ("status=failed", 1),
+        ("status=pending", 1),
+        ("engine=warehouse", 1),
+        ("q=%25", 0),
+    ],
+)
+async def test_the_list_is_narrowed(core: Core, ann: Browser, query: str, shown: int) -> None:
+    await make_export(core, name="Läufe")
+    await (await claim(core)).finish("permanent", error=wire.Error(code="broken", message="It broke."))
+    new = {"engine": "warehouse", "sql": "SELECT other"}
+    await plain.create(core, NewExport(owner="ann", role=None, payload=new, request=new, ttl=None))
+    page = await ann.read(f"/exports?{query}")
+    assert page.count('<tr id="export-') == shown
+    assert ("No export matches." in page) == (shown == 0)
+    assert len((await ann.client.get(f"/api/exports?{query}")).json()["data"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("routes.zip", 'attachment; filename="routes.zip"'),
+        ('a"b\\c/d.csv', 'attachment; filename="a_b_c_d.csv"'),
+        ("..csv", 'attachment; filename="download.csv"'),
+        ("50 %.csv", 'attachment; filename="50 _.csv"'),
+        ("日.csv", "attachment; filename=\"_.csv\"; filename*=UTF-8''%E6%97%A5.csv"),
+        ("a/b", 'attachment; filename="a_b"'),
+        ("a.b/c", 'attachment; filename="a.b_c"'),
+        ("x" * 100, f'attachment; filename="{"x" * 80}"'),
+        (f"a.{'x' * 100}", f'attachment; filename="a.{"x" * 78}"'),
+    ],
+)
+def test_a_file_is_named_as_every_folder_takes_it(name: str, header: str) -> None:
+    assert attachment(name) == header
+
+
+def test_a_name_of_long_characters_fits_a_file_system() -> None:
+    name = unquote(attachment(f"{'𝄞' * 80}.csv").partition("filename*=UTF-8''")[2])
+    assert name == f"{'𝄞' * 50}.csv"
+    assert len(name.encode()) < 255
+
+
+async def test_a_refused_query_is_shown_at_its_place(core: Core, ann: Browser) -> None:
+    export = await make_export(core, sql="SELECT 1 AS n,\n  nothing AS m")
+    message = "There is no column nothing. Line 2, column 3."
+    refused = wire.Error(code="query_refused", message=message, mistake=True, line=2, column=3)
+    await (await claim(core)).finish("permanent", error=refused)
+    page = ""
+    for path in (f"/exports/{export.id}", f"/jobs/{export.job_id}"):
+        page = await ann.read(path)
+        assert '<span class="wrong"><span class="at">2</span>  nothing AS m\n<span class="at"></span>  ^' in page, path
+    assert "Change line 2 of its query, at column 3: nothing AS m Then make a new one" in words_of(page)
+
+
+@pytest.mark.parametrize(("line", "column"), [(0, 1), (9, 1), (2**40, 2**40)])
+async def test_a_place_that_is_not_in_the_query_is_not_drawn(core: Core, ann: Browser, line: int, column: int) -> None:
+    export = await make_export(core)
+    refused = wire.Error(code="query_refused", message="No.", mistake=True, line=line, column=column)
+    await (await claim(core)).finish("permanent", error=refused)
+    for path in (f"/exports/{export.id}", f"/jobs/{export.job_id}"):
+        assert 'class="excerpt"' not in await ann.read(path)
 
 
 async def test_a_store_that_is_away_takes_only_the_files_with_it(core: Core, ann: Browser) -> None:
@@ -178,7 +286,7 @@ async def test_a_region_reads_only_what_it_shows(core: Core, ann: Browser) -> No
 
 async def test_its_job_leads_back_to_it_as_long_as_it_is_there(core: Core, ann: Browser) -> None:
     export = await make_export(core)
-    link = f'href="/exports/{export.id}"'
+    link = f'<a class="id" href="/exports/{export.id}"'
     assert link in await ann.read(f"/jobs/{export.job_id}")
     async with core.db.transaction() as tx:
         await tx.execute("DELETE FROM exports")
@@ -245,15 +353,15 @@ def _id(location: str) -> UUID:
     ("fields", "status", "told"),
     [
         ({"sql": "  "}, 422, "Write a query."),
-        ({"parameters": "a=1\nb"}, 422, "as name=value; 'b' is none"),
-        ({"max_rows": "many"}, 422, "Input should be a valid integer"),
+        ({"parameters": "a=1\nb"}, 422, "as name=value; 'b' has no '='"),
+        ({"max_rows": "many"}, 422, "It should be a whole number."),
         ({"ttl": "soon"}, 422, "Write a duration like 15m"),
         ({"format": "csv", "compression": "snappy"}, 422, "The format csv has no compression snappy"),
         ({"engine": "warehouse"}, 422, "Missing use case ID"),
         ({"engine": "warehouse", "role": "a b"}, 422, "A role has letters"),
         ({"engine": "warehouse", "role": "board"}, 403, "may not use the engine role"),
         ({"engine": "other"}, 403, "that this token may use"),
-        ({"destination": "lake"}, 422, "Say where in it"),
+        ({"destination": "lake"}, 422, "Enter a folder"),
         ({"destination": "lake", "prefix": "../up"}, 422, "is no folder of a destination"),
         ({"destination": "sea", "prefix": "x"}, 403, "may not write to a destination"),
     ],
@@ -268,6 +376,24 @@ async def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(
     assert await plain.page(core.db, "ann") == []
     if sent["sql"].strip():
         assert "long" * 40 in answer.text, "what was typed is still there"
+
+
+async def test_whatever_is_wrong_is_said_at_once(ann: Browser) -> None:
+    wrong: dict[str, Any] = {
+        "sql": " ",
+        "parameters": "a=1\nb",
+        "max_rows": "many",
+        "ttl": "soon",
+        "destination": "lake",
+        "prefix": "",
+    }
+    answer = await ann.send("/exports/new", "/exports/new", engine="local", **wrong)
+    told = words_of(answer.text)
+    for sentence in (
+        *("Write a query.", "'b' has no '='", "It should be a whole number.", "Write a duration like 15m"),
+        "Enter a folder",
+    ):
+        assert sentence in told, sentence
 
 
 async def test_an_engine_without_roles_is_not_sent_the_one_of_a_hidden_field(ann: Browser, core: Core) -> None:

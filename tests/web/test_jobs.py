@@ -1,5 +1,6 @@
 """The list of jobs as the server draws it: filters in the address, columns, actions, downloads."""
 
+import ast
 import csv
 import io
 import json
@@ -7,21 +8,24 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, TypeGuard, cast
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
 
 import httpx2
+import orjson
 import pytest
 from markupsafe import Markup
 from prometheus_client import CollectorRegistry
 
+import paddock
 from paddock.api.app import create_app
-from paddock.api.routes import changing
+from paddock.api.services import changing
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
-from paddock.jobs import grouping, reading, wire
+from paddock.jobs import bulk, grouping, reading, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.filtering import Filter
@@ -30,8 +34,10 @@ from paddock.jobs.model import Job, JobId, NewJob
 from paddock.metrics import Metrics
 from paddock.web import job_columns, job_filters, job_rows, pages
 from paddock.web.pages import jobs as page_of_jobs
-from paddock.web.pages import jobs_download
+from paddock.web.pages import jobs_acting, jobs_download
+from paddock.web.pages.audit import action_words
 from paddock.web.progress import progress_of
+from tests.dumps.api.inside import run_inside
 from tests.kinds import TEST_KINDS
 from tests.playing import read, submit, worker
 from tests.reading.rows import add_ended, add_live, end_some, run
@@ -149,7 +155,7 @@ async def test_each_filter_of_the_address_narrows_and_is_a_chip_with_a_way_back(
         assert len(names) == len(job_filters.read(parse_qsl(query), ANYBODY, datetime.now(UTC)).chips)
         # Taking every chip away one after the other ends at the whole list.
         for _ in names:
-            html = await ops.get(unescape(re.findall(r'<a href="([^"]+)" aria-label="Take away', html)[0]))
+            html = await ops.get(unescape(re.findall(r'<a href="([^"]+)" aria-label="Remove', html)[0]))
         assert len(listed(html)) == 3
     assert listed(await ops.get(f"/jobs?group={uuid4()}")) == []
     assert listed(await ops.get("/jobs?until=1h")) == []
@@ -247,9 +253,27 @@ async def test_pages_go_back_by_key_and_say_how_far_they_looked(
     monkeypatch.setattr(page_of_jobs, "BUDGET", timedelta(0))
     html = await ops.get("/jobs?tag=none+has+it")
     assert "Nothing found yet." in html
-    [on] = re.findall(r'href="([^"]+)">Go on looking', html)
+    [on] = re.findall(r'href="([^"]+)">Continue searching', html)
     monkeypatch.setattr(page_of_jobs, "BUDGET", timedelta(seconds=10))
     assert "There is nothing older." in await ops.get(unescape(on))
+
+
+async def test_the_filter_says_how_many_there_are_of_each_status(core: Core, people: People) -> None:
+    await submit(core, n=2, owner="ann")
+    await add_ended(core.db, 3, status="failed", owner="ann")
+    await add_ended(core.db, 5, owner="bob")
+    ann = await people("analyst", "ann")
+    html = await ann.get("/jobs")
+    told = re.findall(r'name="status" value="(\w+)".*?<span class="quiet number"[^>]*>([\d,]+)</span>', html, re.DOTALL)
+    assert dict(told) == {
+        "pending": "2",
+        "claimed": "0",
+        "submitted": "0",
+        "completed": "0",
+        "failed": "3",
+        "cancelled": "0",
+    }
+    assert 'class="quiet number" title="As last counted' not in await ann.get("/jobs?tag=a"), "nobody counts those"
 
 
 async def test_rows_on_screen_stay_and_what_is_new_is_only_counted(core: Core, people: People) -> None:
@@ -378,6 +402,49 @@ async def test_one_row_offers_what_can_be_done_to_it(core: Core, people: People)
     assert "Nothing was changed: 1 job left: does not wait for its time." in problem
 
 
+@pytest.mark.parametrize("action", ["cancel", "retry"])
+async def test_an_action_on_all_that_match_is_one_line_of_the_audit_log(
+    core: Core, action: Literal["cancel", "retry"]
+) -> None:
+    ids = await submit(core, n=3)
+    if action == "retry":
+        await core.cancel(ids, actor="olga", audited=False)
+    asked = bulk.payload(
+        action,
+        Filter(kind="plain"),
+        until=await reading.clock(core.db) + timedelta(seconds=1),
+        actor="olga",
+        reason="wrong table",
+        all_jobs=False,
+        rights=bulk.Rights(),
+    )
+    [job] = (await core.submit([NewJob(BULK.name, asked, owner="olga")], public=False)).jobs
+    await run_inside(core, Config(), BULK)
+
+    [line] = await run(core.db, "SELECT actor, action, subject, reason, details FROM audit_log")
+    assert (line["actor"], line["action"], line["subject"]) == ("olga", f"bulk_{action}", f"job:{job.id}")
+    assert line["reason"] == "wrong table"
+    assert orjson.loads(line["details"])["done"] == 3
+
+
+def test_every_code_of_the_audit_log_is_a_word_that_its_filter_knows() -> None:
+    folder = Path(paddock.__file__).parent
+    calls = [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text())) if is_audit(node)]
+    codes = {
+        part.value
+        for call in calls
+        for part in ast.walk(call.args[2])
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value != "bulk_"
+    }
+
+    assert len(calls) > 20
+    assert codes | {f"bulk_{action.replace('-', '_')}" for action in jobs_acting.DONE} <= set(action_words())
+
+
+def is_audit(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "audit"
+
+
 async def test_those_selected_are_changed_together_and_what_is_left_is_said(core: Core, people: People) -> None:
     live = await submit(core, n=3)
     broken = await failed(core, "other")
@@ -386,15 +453,18 @@ async def test_those_selected_are_changed_together_and_what_is_left_is_said(core
         "/jobs/selected", {"do": "cancel", "id": [*map(str, live), str(broken)], "reason": "wrong table"}
     )
     assert "3 jobs were cancelled. 1 job left: had ended already." in said(answer)
-    audited = await run(core.db, "SELECT reason FROM audit_log WHERE action = 'cancel'")
-    assert [row["reason"] for row in audited] == ["wrong table"] * 3
+    [line] = await run(core.db, "SELECT action, reason, details FROM audit_log WHERE action LIKE '%cancel'")
+    assert (line["action"], line["reason"]) == ("bulk_cancel", "wrong table")
+    assert set(orjson.loads(line["details"])["jobs"]) == {str(id) for id in live}
 
     answer = await ops.send("/jobs/selected", {"do": "retry", "id": [*map(str, live), str(uuid4())]})
     assert "3 jobs run again as new jobs. 1 job left: is gone." in said(answer)
+    [line] = await run(core.db, "SELECT action FROM audit_log WHERE action LIKE '%retry'")
+    assert line["action"] == "bulk_retry"
     for form in ({}, {"do": "cancel"}, {"do": "delete", "id": str(live[0])}, {"do": "cancel", "id": "nonsense"}):
         assert "Nothing was chosen" in (await ops.send("/jobs/selected", {**form}, status=422)).text
     many = [str(uuid4()) for _ in range(201)]
-    assert "At most 200" in (await ops.send("/jobs/selected", {"do": "cancel", "id": many}, status=422)).text
+    assert "No more than 200" in (await ops.send("/jobs/selected", {"do": "cancel", "id": many}, status=422)).text
 
 
 async def test_drain_mode_refuses_retries_of_the_list_and_says_so(core: Core, people: People) -> None:
@@ -599,8 +669,9 @@ async def test_a_report_reads_the_same_wherever_a_job_is_shown(core: Core, peopl
     page = re.sub(r"<[^>]*>", "", await ops.get(f"/jobs/{id}"))
     for part in ("40 %", "writing", "1,200,000 rows", "1.5 MB"):
         assert part in page
-    await attempt.finish()
-    assert "1,200,000 rows · 1.5 MB</span>" in await ann.get("/"), "what was made is told of one that has ended"
+    await attempt.finish(result={"rows": 3_000_000})
+    assert "3,000,000 rows · 1.5 MB</span>" in await ann.get("/"), "what was made is told of one that has ended"
+    assert 'title="100 % · 3,000,000 rows · 1.5 MB"' in await ops.get("/jobs")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +12,9 @@ from fastapi import FastAPI
 from paddock.config import Config
 from paddock.exports import mappings, snapshot_states, yaml_form
 from paddock.exports.mapping import Definition
-from paddock.exports.mapping_routes import mapping_json
+from paddock.exports.mapping_json import mapping_json
 from paddock.exports.mappings import Change, Mapping
+from paddock.exports.settings import ExportSettings
 from paddock.jobs import wire
 from paddock.jobs.core import Core
 from tests.playing import worker
@@ -72,7 +74,7 @@ async def test_without_mappings_the_list_says_how_to_make_one_and_a_search_finds
     page = await ann.read("/mappings?q=PORT")
     assert f"mapping-{sea.id}" in page
     assert f"mapping-{air.id}" not in page
-    assert "No mapping has that" in words_of(await ann.read("/mappings?q=nonesuch"))
+    assert "No mapping matches." in words_of(await ann.read("/mappings?q=nonesuch"))
 
 
 async def test_others_mappings_and_snapshots_are_not_there(core: Core, ann: Browser) -> None:
@@ -142,7 +144,9 @@ async def test_a_validation_shows_each_mismatch_at_its_column_and_a_refused_quer
             found = {"column": "miles", "expected": "DECIMAL(10,2)", "found": "double", "hint": "Cast it."}
             extra = {"column": "extra", "expected": "nothing", "found": "varchar", "hint": "Leave it out."}
             wrong = [{"position": 2, **found}, {"position": 3, **extra}]
-        return {"columns": [], "mismatches": wrong, "direct_only": None}
+        named = {"position": 1, "column": "airport", "found": "code", "message": "Position counts."}
+        warnings = [named] if "serves" in payload["sql"] else []
+        return {"columns": [], "mismatches": wrong, "warnings": warnings, "direct_only": None}
 
     page = await answering(core, answer, ann.read(f"/mappings/{mapping.id}?validate=warehouse&role=finance"))
     text = words_of(page)
@@ -151,8 +155,9 @@ async def test_a_validation_shows_each_mismatch_at_its_column_and_a_refused_quer
     assert "4 extra nothing expected nothing , found varchar . Leave it out." in text
     assert "Airline 1 problem Line 1." in text
     assert "FLIES_TO Airline → Airport fits" in text
+    assert "airport to STRING Position counts." in text
     missing = words_of(await ann.read(f"/mappings/{mapping.id}?validate=warehouse"))
-    assert "It could not be asked. Missing use case ID" in missing
+    assert "The engine could not be asked. Missing use case ID" in missing
     assert "that this token may use" in words_of(await ann.read(f"/mappings/{mapping.id}?validate=%3Cb%3E"))
 
 
@@ -182,10 +187,10 @@ async def test_a_mapping_is_made_changed_and_copied_by_forms(core: Core, ann: Br
     ("old", "new", "told"),
     [
         ("type: INT32", "type: INT33", "line 7 nodes.0.properties.1.type"),
-        ("type: INT32", "kind: INT32", "line 7 nodes.0.properties.1.kind Extra inputs are not permitted."),
+        ("type: INT32", "kind: INT32", "line 7 nodes.0.properties.1.kind There is no such field."),
         ("name: city", "name: code", "line 6 nodes.0.properties.0.name 'code' stands at nodes.0.primary_key.name"),
         ("label: Airport", "label: '2nd'", "line 3 nodes.0.label A letter, then letters"),
-        ("    sql: |-", "    query: |-", "line 3 nodes.0.sql Field required."),
+        ("    sql: |-", "    query: |-", "line 3 nodes.0.sql It is missing."),
         ("name: flights", "name: [", "Line "),
         ("name: flights", 'name: "a\\0b"', "line 1 name"),
         ("name: flights", "name: flights\nttl: soon", "line 2 ttl Write a duration"),
@@ -213,7 +218,8 @@ async def test_the_form_asks_an_engine_before_anything_is_saved(core: Core, ann:
     wrong = {"position": 2, "column": "height", "expected": "INT32", "found": "double", "hint": "Cast it."}
 
     def answer(_: dict[str, Any]) -> dict[str, Any]:
-        return {"columns": [], "mismatches": [wrong]}
+        named = {"position": 1, "column": "city", "found": "town", "message": "Position counts."}
+        return {"columns": [], "mismatches": [wrong], "warnings": [named]}
 
     fields: dict[str, Any] = {"yaml": YAML, "engine": "local"}
     whole = await answering(core, answer, ann.send("/mappings/check", "/mappings/new", **fields))
@@ -223,6 +229,7 @@ async def test_the_form_asks_an_engine_before_anything_is_saved(core: Core, ann:
     for page in (whole.text, piece.text):
         assert 'data-go-to-line="7"' in page
         assert "Airport.height expected INT32 , found double . Cast it." in words_of(page)
+        assert "warning Position counts." in words_of(page)
     refused = {"code": "sql_error", "message": ODD, "hint": None, "line": 1, "column": 1}
     page = (
         await answering(core, lambda _: {"refused": refused}, ann.send("/mappings/check", "/mappings/new", **fields))
@@ -232,6 +239,74 @@ async def test_the_form_asks_an_engine_before_anything_is_saved(core: Core, ann:
     bad = await ann.send("/mappings/check", "/mappings/new", yaml="nodes: 3", engine="local")
     assert "nodes" in words_of(bad.text)
     assert await mappings.page(core.db, "ann") == []
+
+
+async def test_the_picture_follows_the_text_marks_what_is_wrong_and_leads_to_its_line(core: Core, ann: Browser) -> None:
+    async def drawn(text: str) -> str:
+        piece = await ann.send("/mappings/picture", "/mappings/new", {"hx-request": "1"}, yaml=text)
+        assert "<main" not in piece.text
+        return piece.text
+
+    good = await drawn(YAML)
+    assert ">Airport</text>" in good
+    assert 'data-go-to-line="3"' in good
+    assert 'class="wrong"' not in good
+    bad = await drawn(YAML.replace("type: INT32", "type: INT33"))
+    assert ' class="wrong" data-go-to-line="3"' in bad
+    broken = await drawn(YAML.replace("nodes:", "nodes: ["))
+    assert "<svg" not in broken
+    assert "Line 3" in words_of(broken)
+    assert await mappings.page(core.db, "ann") == []
+
+
+async def test_a_node_and_an_edge_are_written_from_a_query(core: Core, ann: Browser) -> None:
+    """Position counts, names become names that a mapping may have, and the text keeps its comments."""
+
+    def columns(*found: tuple[str, str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        return lambda asked: {"columns": [{"name": name, "type": type} for name, type in found]}
+
+    async def add(answer: Callable[[dict[str, Any]], dict[str, Any]], **fields: Any) -> str:
+        sent = ann.send("/mappings/add", "/mappings/new", engine="local", **fields)
+        page: str = (await answering(core, answer, sent)).text
+        return page
+
+    text = f"# ours\n{YAML}"
+    node = {"section": "nodes", "add_sql": "SELECT *\nFROM airlines", "add_name": "Airline"}
+    page = await add(columns(("id", "INT32"), ("full name", "STRING"), ("count(*)", "INT64")), yaml=text, **node)
+    written = yaml_form.read(text_of(page))
+    assert text_of(page).startswith(text)
+    assert written["nodes"][1] == {
+        "label": "Airline",
+        "primary_key": {"name": "id", "type": "INT64"},
+        "properties": [{"name": "full_name", "type": "STRING"}, {"name": "count", "type": "INT64"}],
+        "sql": "SELECT *\nFROM airlines",
+    }
+
+    ends = {"section": "edges", "add_sql": "SELECT 1", "add_name": "FLIES", "add_from": "Airline", "add_to": "Airport"}
+    page = await add(columns(("airline", "INT32"), ("at", "STRING")), yaml=text_of(page), **ends)
+    edge = yaml_form.read(text_of(page))["edges"][0]
+    assert [edge[name] for name in ("from_node", "to_node", "from_key", "to_key")] == [
+        "Airline",
+        "Airport",
+        "airline",
+        "at",
+    ]
+
+    page = await add(columns(("height", "DOUBLE")), yaml=text, **node)
+    assert "The first column, 'height', is DOUBLE, and a key is one of" in words_of(page)
+    assert text_of(page) == text
+    refused = {"code": "sql_error", "message": ODD, "hint": None, "line": 1, "column": 1}
+    page = await add(lambda _: {"refused": refused}, yaml=text, **node)
+    assert text_of(page) == text
+    unnamed = await ann.send("/mappings/add", "/mappings/new", yaml=text, section="nodes", add_sql="SELECT 1")
+    assert (unnamed.status_code, "Name the label of the nodes" in words_of(unnamed.text)) == (422, True)
+    assert await mappings.page(core.db, "ann") == []
+
+
+def text_of(page: str) -> str:
+    found = re.search(r'<textarea name="yaml"[^>]*>(.*?)</textarea>', page, re.DOTALL)
+    assert found is not None
+    return unescape(found[1]).replace("\r\n", "\n")
 
 
 async def test_a_mapping_with_snapshots_is_not_deleted_and_the_refusal_names_them(core: Core, ann: Browser) -> None:
@@ -271,12 +346,14 @@ async def test_a_snapshot_is_made_and_each_part_is_told_until_it_is_ready(core: 
     await complete(attempts["Airport"], rows=1_200)
     page = await ann.read(where)
     assert "creating 1 of 4 parts done, 3 running." in words_of(page)
+    assert "/download" not in page
     assert "completed – 1,200 120.0 kB 1" in row_of(page, "part-nodes-Airport")
     for name in ("Airline", "ROUTE", "FLIES_TO"):
         await complete(attempts[name])
     page = await ann.read(where)
     assert "ready 1,210 nodes and 20 edges, 123.0 kB." in words_of(page)
     assert "somewhere/_manifest.json" in page
+    assert f'href="/api/snapshots/{snapshot.id}/download" download' in page
     assert "/cancel" not in page
     assert "/retry" not in page
     assert "1,210 20 123.0 kB" in row_of(await ann.read("/snapshots"), f"snapshot-{snapshot.id}")
@@ -317,7 +394,7 @@ async def test_a_failed_snapshot_tells_why_and_is_tried_again_and_cancelled(
     [
         ({"engine": "warehouse"}, 422, "Missing use case ID"),
         ({"engine": "nonesuch"}, 403, "that this token may use"),
-        ({"engine": "local", "ttl": "P0D"}, 422, "longer than nothing"),
+        ({"engine": "local", "ttl": "P0D"}, 422, "more than zero"),
         ({"engine": "local", "name": "x" * 300}, 422, "at most 255"),
     ],
 )
@@ -334,7 +411,9 @@ async def test_where_only_instances_make_snapshots_nobody_is_offered_one(
 ) -> None:
     mapping = await make_mapping(core, owner="ann")
     snapshot = await make_snapshot(core, mapping, owner="ann")
-    exports_app.state.plane.config = exports_config.model_copy(update={"explicit_snapshots": False})
+    exports_app.state.plane.config = exports_config.with_settings(
+        exports_config.of(ExportSettings).model_copy(update={"explicit_snapshots": False})
+    )
     assert "/snapshots/new" not in await ann.read(f"/mappings/{mapping.id}")
     assert "/cancel" not in await ann.read(f"/snapshots/{snapshot.id}")
     await ann.read(f"/snapshots/new?mapping={mapping.id}", 403)

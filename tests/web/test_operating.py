@@ -21,7 +21,7 @@ from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.db.pool import Database, Statement, Transaction
-from paddock.jobs import grouping, reading, schedules, wire
+from paddock.jobs import grouping, overviews, reading, schedules, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.figures import refresh_figures
@@ -227,13 +227,13 @@ async def test_a_worker_is_quieted_and_let_again_and_one_is_told_what_then_waits
     await submit(core)
     await played.claim_one()
     row = unescape(row_of(await ops.read("/workers"), f"worker-{played.session}"))
-    assert "It ends 1 job it runs and claims nothing new until you let it again." in row
+    assert "It ends 1 job it runs and claims nothing new until you resume it." in row
     assert "Nobody else offers fragile, locking, once" in row
 
     assert await ops.done(f"/workers/{played.session}/quiet", "/workers", quiet="on") == "/workers"
     page = await ops.read("/workers")
     assert "The worker ends what it runs and claims nothing new." in page
-    assert "Let one claim again?" in row_of(page, f"worker-{played.session}")
+    assert "Resume one?" in row_of(page, f"worker-{played.session}")
     [seen] = await reading.workers(core.db)
     assert seen.quiet
     await ops.done(f"/workers/{played.session}/quiet", "/workers", quiet="off")
@@ -293,6 +293,22 @@ async def test_kinds_tell_their_policy_backlog_failures_and_who_offers_them(core
     for within in ("24h", "7d", "nonsense"):
         assert 'id="chart-duration"' in await ops.read(f"/kinds/plain?range={within}")
     await ops.read("/kinds/nonesuch", 404)
+
+
+async def test_a_kind_that_a_scaler_brings_workers_for_is_well_without_one(
+    core: Core, clock: DatabaseClock, ops: Browser
+) -> None:
+    await overviews.declare_scaled(core.db, ["plain"])
+    await submit(core)
+    await refresh_figures(core.db)
+    assert "scaled to none" in row_of(await ops.read("/kinds"), "kind-plain")
+    assert "No worker runs now: a scaler brings one when there is work. 1 job waits" in words_of(
+        await ops.read("/kinds/plain")
+    )
+    await clock.advance(minutes=3)
+    await refresh_figures(core.db)
+    assert "no worker" in row_of(await ops.read("/kinds"), "kind-plain")
+    assert "No live worker offers it: its jobs wait." in words_of(await ops.read("/kinds/plain"))
 
 
 async def test_a_region_of_a_kind_reads_only_what_it_shows_and_its_charts_are_read_once_for_all(
@@ -367,6 +383,7 @@ def test_policies_are_sentences() -> None:
     assert in_short(seen_of(TEST_KINDS[7])) == (
         "5 retries 1 min to 5 min apart, turn ≤ 5 min, whole ≤ 1 h, stall ≤ 20 min, cleans up"
     )
+    assert texts["webhook"]["At once"] == "40 on each worker, of which one owner has 10 at most and one receiver 5."
     assert dict(policy_of(seen_of(TEST_KINDS[0]), None))["Locks"].startswith("Unknown")
 
 
@@ -437,13 +454,13 @@ async def test_a_schedule_is_made_run_changed_switched_and_deleted(core: Core, o
         timedelta(minutes=15),
         None,
     )
-    assert "nightly is changed: cron, every and payload." in await ops.read("/schedules/nightly")
+    assert "nightly was changed: cron, every and payload." in await ops.read("/schedules/nightly")
     await ops.done("/schedules/nightly/edit", "/schedules/nightly/edit", **changed)
     assert "Nothing was changed." in await ops.read("/schedules/nightly")
 
     back = await ops.done("/schedules/nightly/switch", "/schedules/nightly", enabled="off", **{"from": "schedule"})
     assert back == "/schedules/nightly"
-    assert "None: it is switched off." in await ops.read("/schedules/nightly")
+    assert "None: it is disabled." in await ops.read("/schedules/nightly")
     assert await ops.done("/schedules/nightly/delete", "/schedules/nightly") == "/schedules"
     await ops.read("/schedules/nightly", 404)
     assert (await read(core, JobId(UUID(job)))).schedule == "nightly"
@@ -531,11 +548,11 @@ async def test_a_schedule_tells_of_its_last_problem(core: Core, ops: Browser, cl
     await submit(core, "locking", payload={"lock": ODD})
     await clock.advance(minutes=2)
     assert await schedules.run_due(core) == 0
-    assert "locked made no job when last due." in words_of(await ops.read("/schedules"))
+    assert "locked could not create a job when last due." in words_of(await ops.read("/schedules"))
     row = row_of(await ops.read("/schedules"), "schedule-locked")
-    assert "made no job" in row
+    assert "no job created" in row
     assert "lock_held" in row
-    assert "When it was last due it made no job." in words_of(await ops.read("/schedules/locked"))
+    assert "It could not create a job when it was last due." in words_of(await ops.read("/schedules/locked"))
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from paddock.jobs.figures import refresh_figures
 from paddock.jobs.hanging import Hanging
 from paddock.jobs.model import JobId
 from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
+from paddock.jobs.schedule_runs import FailedSchedule
 from paddock.jobs.trends import ErrorGroup
 from paddock.web import pages
-from paddock.web.charting import Chart, Line, marks_of, script_json
+from paddock.web.charting import Chart, ChartLine, marks_of, script_json
 from paddock.web.judging import Clause, Facts, judged, judged_own, spoken
 from tests.playing import submit, worker
 from tests.reading.rows import run
@@ -82,8 +83,8 @@ def at_work(name: str = "w-1", **fields: Any) -> WorkerSeen:
     return replace(seen, **fields)
 
 
-def errors(kind: str, code: str = "broken", n: int = 3, first: float = 40) -> ErrorGroup:
-    return ErrorGroup(kind, code, n, NOW - minutes(first), NOW - minutes(1), uuid4())
+def errors(kind: str, code: str = "broken", n: int = 3, first: float = 40, mistakes: int = 0) -> ErrorGroup:
+    return ErrorGroup(kind, code, n, mistakes, NOW - minutes(first), NOW - minutes(1), uuid4())
 
 
 def hangs(kind: str, ago: float, *, overdue: bool = False) -> Hanging:
@@ -105,7 +106,53 @@ def gone(name: str, ago: float, **fields: Any) -> WorkerSeen:
 
 def test_when_nothing_is_wrong_nothing_is_said() -> None:
     assert judged(WELL) == []
+    # What somebody asked for wrongly is theirs.
+    assert judged(replace(WELL, errors=[errors("export", "query_refused", n=3, mistakes=3)])) == []
     assert spoken([]) == "All well."
+
+
+def test_a_worker_that_was_replaced_under_another_name_is_no_alarm() -> None:
+    new = at_work("w-3", started_at=NOW - minutes(4))
+    lost = gone("w-2", 5)
+
+    assert judged(replace(WELL, workers=[new, lost])) == []
+    for other in (
+        at_work("w-3", started_at=NOW - minutes(60)),
+        replace(new, kinds=["export"]),
+        replace(new, dying=True),
+    ):
+        assert "worker w-2 stopped beating" in spoken(judged(replace(WELL, workers=[at_work(), other, lost]))).lower()
+
+
+def test_a_newcomer_stands_for_one_lost_worker() -> None:
+    new = at_work("w-4", started_at=NOW - minutes(4))
+    [clause] = judged(replace(WELL, workers=[new, gone("w-2", 5), gone("w-3", 6)]))
+    assert clause.text == "worker w-2 stopped beating"
+
+
+@pytest.mark.parametrize(
+    ("alarm", "happened", "later"),
+    [
+        ("workers", {"workers": [at_work(), gone("w-2", 5)]}, {"workers": [at_work(), gone("w-3", 1)]}),
+        ("failures", {"errors": [errors("export")]}, {"errors": [replace(errors("export"), last_at=NOW)]}),
+        ("deliveries", {"errors": [errors("webhook")]}, {"errors": [replace(errors("webhook"), last_at=NOW)]}),
+        (
+            "schedules",
+            {"failed_schedules": [FailedSchedule("nightly", "x", NOW - minutes(9))]},
+            {"failed_schedules": [FailedSchedule("nightly", "x", NOW)]},
+        ),
+    ],
+)
+def test_a_dismissed_alarm_stays_away_until_something_new_happens(
+    alarm: str, happened: dict[str, Any], later: dict[str, Any]
+) -> None:
+    [clause] = judged(replace(WELL, **happened))
+    assert clause.alarm == alarm
+    assert clause.up_to is not None
+
+    dismissed: dict[str, datetime] = {alarm: clause.up_to}
+    assert judged(replace(WELL, **happened, dismissed=dismissed)) == []
+    assert [one.alarm for one in judged(replace(WELL, **later, dismissed=dismissed))] == [alarm]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +211,13 @@ def test_when_nothing_is_wrong_nothing_is_said() -> None:
             "3 failures of export in the last hour",
             "/jobs",
             {"kind": "export", "status": "failed", "error_code": "broken"},
+            40,
+        ),
+        (
+            {"errors": [errors("export", "mixed", n=3, mistakes=2), errors("export", "typo", n=9, mistakes=9)]},
+            "1 failure of export in the last hour",
+            "/jobs",
+            {"kind": "export", "status": "failed", "error_code": "mixed"},
             40,
         ),
         (
@@ -327,7 +381,7 @@ def test_a_table_of_figures_leaves_nothing_out(metric: str, unit: str, newest: s
         values[place] = values[place] or 0
     values[1:60] = [0] * 59
     points = [Point(NOW + timedelta(seconds=10 * n), value) for n, value in enumerate(values)]
-    chart = Chart("x", "X", [Line("x", "bad", Series(metric, None, unit, timedelta(seconds=10), points))])
+    chart = Chart("x", "X", [ChartLine("x", "bad", Series(metric, None, unit, timedelta(seconds=10), points))])
     rows = chart.rows
     assert len(rows) == 24
     assert (rows[0], rows[-1]) == ((NOW + timedelta(seconds=13_800), newest), (NOW, oldest))
@@ -381,6 +435,19 @@ async def test_an_empty_installation_says_what_to_do(look: Looking) -> None:
     for command in ("paddock worker --server", "paddock jobs submit probe"):
         assert command in page
     assert page.count('class="nothing"') == 6, "no chart pretends to a scale"
+
+
+async def test_what_people_ask_for_wrongly_is_listed_and_no_alarm(core: Core, look: Looking) -> None:
+    await submit(core, n=3)
+    one = await worker(core, "w-1")
+    for attempt in await one.claim("plain", limit=3):
+        error = wire.Error(code="query_refused", message="There is no table 'x'.", mistake=True)
+        await attempt.finish("permanent", error=error)
+    await refresh_figures(core.db)
+
+    page = (await look()).text
+    assert "failures of plain" not in verdict(page)
+    assert 'href="/jobs?kind=plain&amp;status=failed&amp;error_code=query_refused"' in page
 
 
 async def test_failures_counts_and_load_lead_to_what_they_count(core: Core, look: Looking) -> None:

@@ -1,7 +1,6 @@
 """The dashboard's pages in a real browser, and what they must refuse."""
 
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from paddock.web import pages
 from paddock.web.pages.lost import lost
 from tests.api.conftest import serving
 from tests.playing import read, submit, worker
+from tests.web.chromium import chromium
 
 MARKUP = "<script>alert(1)</script> \u202eרע 🐎 " + "long" * 200
 
@@ -37,12 +37,9 @@ async def make_token(core: Core, role: str = "admin", owner: str = "ann") -> tup
 
 
 @contextlib.asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is missing: apt-get install chromium")
+async def launched() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield browser
         await browser.close()
 
@@ -59,7 +56,7 @@ async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_an
     assert attempt.id == failed
     await attempt.finish("permanent", error=wire.Error(code="broken", message=MARKUP))
 
-    async with chromium() as browser:
+    async with launched() as browser:
         page = await browser.new_page(viewport={"width": 400, "height": 800})
         problems: list[str] = []
         page.on("console", lambda message: problems.append(message.text))
@@ -70,13 +67,13 @@ async def test_a_link_signs_in_once_and_shows_jobs_and_a_job_can_be_cancelled_an
         assert "<script>alert(1)</script>" in await page.inner_text("table")
 
         await page.click(f"a[href='/jobs/{waiting}']")
-        await page.click("text=Cancel this job")
+        await page.click("text=Cancel job")
         await page.click("#confirm button[value=yes]")
         await page.wait_for_selector(".sentence .is-cancelled")
         assert (await read(core, waiting)).status == "cancelled"
 
         await page.goto(f"{url}/jobs/{failed}")
-        await page.click("text=Run it again as a new job")
+        await page.click("text=Retry job")
         await page.click("#confirm button[value=yes]")
         await page.wait_for_selector(".sentence .is-pending")
         overflow = await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")

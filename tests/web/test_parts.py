@@ -62,7 +62,10 @@ def test_a_sentence_shows_commands_and_times_and_no_markup() -> None:
 @pytest.mark.parametrize("time", ["2026-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "2026-11-15T99:00:00+00:00"])
 def test_a_time_that_cannot_be_stays_the_text_it_is(time: str) -> None:
     assert words.prose(f"at {time} <b>") == f"at {time} &lt;b&gt;"
-    assert words.told(f"at {time}") == f"at {time}"
+    assert words.with_plain_times(f"at {time}") == f"at {time}"
+
+
+ID = "019a8b1e-4c10-7000-9d2c-6a1b2c3d4e5f"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,28 @@ def test_the_text_of_a_tree_is_the_json_it_shows(value: Any) -> None:
     drawn = str(json_tree(value))
     assert "<b>" not in drawn
     assert json.loads(unescape(re.sub(r"<[^>]*>", "", drawn))) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "place"),
+    [
+        ("export_id", ID, f"/exports/{ID}"),
+        ("jobs", [ID], f"/jobs/{ID}"),
+        ("retry_of", ID, f"/jobs/{ID}"),
+        ("run", ID, f"/ingest/runs/{ID}"),
+        ("about", f"snapshot:{ID}", f"/snapshots/{ID}"),
+        ("about", "schedule:every night", "/schedules/every%20night"),
+    ],
+)
+def test_what_names_something_leads_there(name: str, value: Any, place: str) -> None:
+    assert f'<a href="/p{place}">' in str(json_tree({"inner": {name: value}}, lambda path: f"/p{path}"))
+
+
+@pytest.mark.parametrize(
+    "value", ["nonsense", "export:nonsense", "https://x", "schedule:", "schedule:..", "kind:a/b", 7]
+)
+def test_what_names_nothing_is_text(value: Any) -> None:
+    assert "<a" not in json_tree({"export_id": value, "other": value})
 
 
 def test_a_huge_document_is_shown_as_plain_text() -> None:

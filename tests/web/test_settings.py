@@ -15,6 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from paddock.api import facts, signin, webhook_health
+from paddock.api.access import table_of
 from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import load
@@ -187,7 +188,7 @@ async def test_a_role_sees_its_settings_and_is_refused_the_others(enter: Enter, 
     tabs = re.search(r'<nav class="tabs".*?</nav>', page, re.DOTALL)
     assert re.findall(r"<a [^>]*>(\w+)</a>", tabs[0] if tabs else "") == seen
     assert ("Drain mode" in shown(page)) == (role != "analyst")
-    assert "Make a sign-in link" in shown(page)
+    assert "Create a sign-in link" in shown(page)
     for path in ("/settings/tokens", "/settings/tokens/new"):
         await person.get(path, 200 if role == "admin" else 403)
     for path in ("/settings/config", "/settings/doctor", "/audit"):
@@ -204,7 +205,7 @@ async def test_a_role_sees_its_settings_and_is_refused_the_others(enter: Enter, 
 async def test_drain_mode_is_told_on_every_page_with_who_why_and_since_when(app: FastAPI, enter: Enter) -> None:
     olga, ada = await enter("ops", "olga"), await enter("analyst", "ada")
     await olga.post("/settings/drain", enabled="on", reason="database upgrade")
-    for entry in entries_for("ops"):
+    for entry in entries_for("ops", table_of(app.routes)):
         page = await olga.get(entry.path)
         assert "Drain mode is on: database upgrade. New work is refused" in shown(page), entry.path
         assert re.search(r"By olga, since (now|\d+ s ago)", shown(page)), entry.path
@@ -261,7 +262,7 @@ async def test_the_announcement_is_changed_refused_when_too_long_and_taken_back(
     assert unknown.status_code == 422
 
     await olga.post("/settings/config", name="announcement", value="")
-    assert "It has its default." in shown(await olga.get("/settings"))
+    assert "Default." in shown(await olga.get("/settings"))
 
 
 async def test_the_configuration_shows_values_and_sources_and_no_secret(enter: Enter) -> None:
@@ -365,14 +366,16 @@ async def test_who_is_signed_in_already_may_go_on(enter: Enter) -> None:
 
 async def test_a_webhook_shows_its_secret_once(enter: Enter) -> None:
     ada = await enter("analyst", "ada")
-    made = await ada.post("/webhooks", url="https://example.com/hook", types=["job.failed"], other="table.*, x.y")
+    made = await ada.post(
+        "/webhooks", url="https://example.com/hook", types=["job.failed"], other="job.*, job.completed"
+    )
     assert made.status_code == 200
     secret = once(made.text)
     assert secret.startswith("whsec_")
     [path] = set(re.findall(r'data-once="(/webhooks/[^"]+)"', made.text))
     page = await ada.get(path)
     assert secret not in page + await ada.get("/webhooks")
-    assert all(type in shown(page) for type in ("job.failed", "table.*", "x.y"))
+    assert all(type in shown(page) for type in ("job.failed", "job.*", "job.completed"))
 
 
 @pytest.mark.parametrize(
@@ -383,9 +386,12 @@ async def test_a_webhook_shows_its_secret_once(enter: Enter) -> None:
         ({"url": "https://db.internal/", "types": "*"}, "Paddock sends to public addresses only"),
         ({"url": "http://example.com/", "types": "*"}, "It must begin with https://."),
         ({"url": "https://u:p@example.com/", "types": "*"}, "check the signature instead"),
-        ({"url": "", "types": "*"}, "Say where to deliver."),
-        ({"url": "https://example.com/"}, "Choose what it is to be told of."),
-        ({"url": "https://example.com/", "other": "JOB!"}, "Name a type like"),
+        ({"url": "", "types": "*"}, "Enter the address to deliver to."),
+        ({"url": "https://example.com/"}, "Choose the events to deliver."),
+        (
+            {"url": "https://example.com/", "other": "job.fail"},
+            "There is no event type 'job.fail'. Did you mean 'job.failed'?",
+        ),
         ({"url": "https://example.com/", "types": "*", "all_owners": "on"}, "Only ops may subscribe"),
     ],
 )
@@ -396,6 +402,61 @@ async def test_a_webhook_that_is_refused_is_explained(enter: Enter, fields: dict
     assert told in shown(answer.text)
     assert fields["url"] in unescape(answer.text), "what was typed is kept"
     assert "No webhooks." in shown(await ada.get("/webhooks"))
+
+
+async def test_a_webhook_is_edited_and_tried_with_a_sample(core: Core, enter: Enter) -> None:
+    ada = await enter("analyst", "ada")
+    webhook = await subscribe(ada)
+    own = f"/webhooks/{webhook}"
+    form = await ada.get(f"{own}/edit")
+    assert 'value="https://example.com/' in form
+    wrong = await ada.post(f"{own}/edit", url="https://10.0.0.1/", types=["job.failed"], active="on")
+    assert wrong.status_code == 422
+    assert "Paddock sends to public addresses only" in shown(wrong.text)
+    saved = await ada.post(
+        f"{own}/edit", url="https://example.com/new", types=["job.failed"], other="job.*", active="on"
+    )
+    assert saved.headers["location"] == own
+    assert "https://example.com/new" in await ada.get(own)
+    tried = await ada.post(f"{own}/test", type="job.failed")
+    assert "It is about to be sent." in shown(await ada.get(tried.headers["location"]))
+    await ada.post(f"{own}/edit", url="https://example.com/new", types=["job.failed"], other="job.*")
+    page = shown(await ada.get(own))
+    assert "switched on again" in page
+    assert "Send the sample" not in page
+    bob = await enter("analyst", "bob")
+    for path in (own, f"{own}/edit"):
+        assert (await bob.client.get(path)).status_code == 404
+
+
+async def test_editing_a_webhook_leaves_what_was_changed_meanwhile(core: Core, enter: Enter) -> None:
+    ada = await enter("analyst", "ada")
+    webhook = await subscribe(ada)
+    own = f"/webhooks/{webhook}"
+    shown_then = form_fields(await ada.get(f"{own}/edit"))
+    await ada.post(f"{own}/edit", **{**shown_then, "url": "https://example.com/moved"})
+
+    late = {**shown_then, "types": ["job.failed", "job.completed"]}
+    assert (await ada.post(f"{own}/edit", **late)).headers["location"] == own
+    [now] = await facts.webhooks_page(core.db, None, None, 10)
+    assert (now["url"], sorted(now["types"])) == ("https://example.com/moved", ["job.completed", "job.failed"])
+
+    same = form_fields(await ada.get(f"{own}/edit"))
+    await ada.post(f"{own}/edit", **{**same, "types": list(reversed(same["types"]))})
+    assert await facts.webhooks_page(core.db, None, None, 10) == [now], "the order of types says nothing"
+
+
+def form_fields(page: str) -> dict[str, Any]:
+    """What a browser would send of the form that was not touched."""
+    form = page.partition('class="sheet"')[2].partition("</form>")[0]
+    found: dict[str, Any] = {}
+    for tag in re.findall(r"<input[^>]*>", form):
+        known = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        if known.get("type") == "checkbox" and " checked" not in tag:
+            continue
+        found.setdefault(known["name"], []).append(unescape(known.get("value", "on")))
+    found.pop("csrf")
+    return {name: values if name.endswith("types") else values[0] for name, values in found.items()}
 
 
 async def test_everything_includes_the_other_boxes(core: Core, enter: Enter) -> None:
@@ -483,7 +544,7 @@ async def test_only_the_failed_deliveries_are_sent_again(core: Core, enter: Ente
 
     answer = await ada.post(f"/events/{event}/redeliver")
     assert answer.headers["location"] == f"/events/{event}"
-    told = await facts.told(core.db, caller("ada"), [event])
+    told = await facts.delivery_counts(core.db, caller("ada"), [event])
     assert told[event] == {"completed": 1, "failed": 2, "pending": 2}
     again = await ada.post(f"/events/{event}/redeliver")
     assert again.status_code == 409
@@ -515,9 +576,35 @@ async def test_events_are_narrowed_by_chips_and_come_in_pages(core: Core, enter:
     assert (page.count('<tr id="event-'), last.count('<tr id="event-')) == (50, 1)
     one = await ruth.get("/events?type=table.compacted&subject=tables/7")
     assert one.count('<tr id="event-') == 1
-    assert 'aria-label="Take away Subject tables/7"' in one
+    assert 'aria-label="Remove Subject tables/7"' in one
     assert 'href="/events?type=table.compacted"' in one, "the chip of the subject leads to the rest"
     assert "No event matches." in shown(await ruth.get("/events?type=nonesuch"))
+
+
+async def test_an_event_leads_to_what_it_is_about(core: Core, enter: Enter) -> None:
+    ruth = await enter()
+    webhook = await subscribe(ruth)
+    id = uuid4()
+    for subject in (str(id), f"instance:{id}", f"snapshot:{id}", f"ingest:{id}", "dump:export_1", "table:lake.a.b.c"):
+        await tell(core, subject)
+    await ruth.post(f"/webhooks/{webhook}/test", type="job.failed")
+    page = await ruth.get("/events")
+    places = [
+        f"jobs/{id}",
+        f"instances/{id}",
+        f"snapshots/{id}",
+        f"ingest/runs/{id}",
+        "dumps/export_1",
+        "tables/lake.a.b.c",
+    ]
+    for place in places:
+        assert f'href="/{place}"' in page
+    assert f'href="/webhooks/{webhook}"' in page
+    assert "/jobs/webhook" not in page, "a sample is of type job.failed, and about no job"
+    [sample] = await facts.events_page(core.db, None, before=None, subject=f"webhook:{webhook}", type=None, limit=5)
+    one = await ruth.get(f"/events/{sample['id']}")
+    assert f'href="/webhooks/{webhook}"' in one
+    assert "/jobs/webhook" not in one
 
 
 # Audit

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from paddock.jobs.model import AttemptId, Job, JobId
-from paddock.jobs.timelines import Entry, Relative, _from_columns
+from paddock.jobs.timelines import Relative, TimelineEntry, _from_columns
 from paddock.web import words
 from paddock.web.scaling import LEAST_SHARE, Band, Drawing
 from paddock.web.timeline import MOST_ATTEMPTS, draw
@@ -25,7 +25,7 @@ def job(status: str = "pending", **fields: object) -> Job:
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def drawn(job: Job, rows: list[Entry], now: datetime, cleanup: Relative | None = None) -> Drawing:
+def drawn(job: Job, rows: list[TimelineEntry], now: datetime, cleanup: Relative | None = None) -> Drawing:
     told = sorted([*_from_columns(job, rows), *rows], key=lambda entry: entry.at)
     found = draw(job, told, now, cleanup)
     assert found.bands[0].x == 0
@@ -37,9 +37,9 @@ def drawn(job: Job, rows: list[Entry], now: datetime, cleanup: Relative | None =
     return found
 
 
-def retried(start: float, end: float, worker: str = "w", event: str = "retry") -> Entry:
+def retried(start: float, end: float, worker: str = "w", event: str = "retry") -> TimelineEntry:
     error = {"code": "broken", "message": "It broke"} if event == "retry" else None
-    return Entry(after(end), event, "claimed", "pending", uuid4(), worker, claimed_at=after(start), error=error)
+    return TimelineEntry(after(end), event, "claimed", "pending", uuid4(), worker, claimed_at=after(start), error=error)
 
 
 def completed(start: float, end: float, turns: int = 1, **fields: object) -> Job:
@@ -74,7 +74,7 @@ def test_three_days_of_waiting_leave_room_for_two_seconds_of_running_and_say_so(
     wait, run = drawn(completed(days, days + 2), [], after(days + 9)).bands
     assert (wait.broken, run.broken) == (True, False)
     assert run.width > 40
-    assert "Waited 3 d for a worker, from 2026-11-16 09:00:00 UTC" in words.told(wait.story)
+    assert "Waited 3 d for a worker, from 2026-11-16 09:00:00 UTC" in words.with_plain_times(wait.story)
     assert "Ran 2.0 s on w" in run.story
 
 
@@ -165,7 +165,7 @@ def test_a_cancelled_job_and_the_cleanup_after_it() -> None:
         "cancelled", turn_count=1, started_at=after(1), claimed_at=after(1), claimed_by="w", completed_at=after(50),
         error_code="cancelled",
     )  # fmt: skip
-    row = Entry(after(50), "cancelled", "claimed", "cancelled", uuid4(), "w", "olga", "wrong table", after(1))
+    row = TimelineEntry(after(50), "cancelled", "claimed", "cancelled", uuid4(), "w", "olga", "wrong table", after(1))
     cleanup = Relative(JobId(uuid4()), "probe", "completed", "ada", after(50), after(60), after(70))
     found = drawn(ended, [row], after(500), cleanup)
     assert kinds(found) == ["wait", "run", "after"]

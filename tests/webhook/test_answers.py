@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 
 from paddock.jobs import webhook
-from paddock.jobs.outbound import Answer
+from paddock.jobs.outbound import HttpAnswer
 from paddock.jobs.outcomes import Done, PermanentFailure, TransientFailure
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def outcome(status: int, **headers: str) -> Any:
-    return webhook.meaning(Answer(status, headers), NOW)
+    return webhook.meaning(HttpAnswer(status, headers), NOW)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])

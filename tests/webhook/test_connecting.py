@@ -10,12 +10,12 @@ from aiohttp import web
 
 from paddock.jobs import outbound
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
-from paddock.jobs.outbound import Answer, checked_url, is_public
+from paddock.jobs.outbound import HttpAnswer, checked_url, is_public
 from tests.webhook.receiver import FakeResolver, Receiver, answering, receiving
 
 
-async def post(url: str, *, allow_private: bool = True, resolver: FakeResolver | None = None) -> Answer:
-    return await outbound.post(url, b"{}", {}, allow_private=allow_private, resolver=resolver)
+async def post(url: str, *, allow_private: bool = True, resolver: FakeResolver | None = None) -> HttpAnswer:
+    return await outbound.post(url, b"{}", {}, allow_private=allow_private, owner="ann", resolver=resolver)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,9 @@ async def test_an_answer_whose_body_never_ends_still_counts() -> None:
         return response
 
     async with receiving(dawdle) as receiver, asyncio.timeout(60):
-        answer = await outbound.post(receiver.url(), b"{}", {}, allow_private=True, timeout=timedelta(seconds=2))
+        answer = await outbound.post(
+            receiver.url(), b"{}", {}, allow_private=True, owner="ann", timeout=timedelta(seconds=2)
+        )
     assert answer.status == 202
 
 
@@ -201,7 +203,9 @@ async def test_a_receiver_that_never_answers_is_given_up() -> None:
 
     async with receiving(hang) as receiver, asyncio.timeout(60):
         with pytest.raises(TransientResourceError) as gave_up:
-            await outbound.post(receiver.url(), b"{}", {}, allow_private=True, timeout=timedelta(milliseconds=200))
+            await outbound.post(
+                receiver.url(), b"{}", {}, allow_private=True, owner="ann", timeout=timedelta(milliseconds=200)
+            )
     assert gave_up.value.code == "receiver_timeout"
     assert str(gave_up.value) == "127.0.0.1 did not answer within 0.2 s."
 

@@ -206,4 +206,6 @@ async def test_neither_secret_nor_url_is_kept_with_the_job_or_logged(
     for text in (*map(repr, jobs), *map(str, lines), *ours):
         assert SECRET not in text
         assert "T0KEN" not in text
-    assert WebhookPayload.model_fields.keys() == {"event_id", "webhook_id"}
+    [payload] = {orjson.dumps(job.payload) for job in jobs if job}
+    assert orjson.loads(payload)["receiver"] == "127.0.0.1"
+    assert WebhookPayload.model_fields.keys() == {"event_id", "webhook_id", "receiver"}

@@ -44,7 +44,14 @@ async def start(plane: Plane) -> AsyncIterator[Start]:
     """Starts workers on the plane, with real runner processes unless told otherwise."""
     started: list[Running] = []
 
-    def begin(*, kinds: Kinds = KINDS, runners: Runners | None = None, once: bool = False, **settings: Any) -> Running:
+    def begin(
+        *,
+        kinds: Kinds = KINDS,
+        runners: Runners | None = None,
+        once: bool = False,
+        wait: timedelta | None = None,
+        **settings: Any,
+    ) -> Running:
         runners = runners or ProcessRunners(OPTIONS)
         quick = {"empty_backoff": timedelta(seconds=0.2), "poll_interval": timedelta(seconds=0.2)}
         worker = Worker(
@@ -55,7 +62,7 @@ async def start(plane: Plane) -> AsyncIterator[Start]:
             version="0",
             metrics=Metrics(CollectorRegistry()),
         )
-        running = Running(worker, asyncio.create_task(worker.run_once() if once else worker.run()), runners)
+        running = Running(worker, asyncio.create_task(worker.run_once(wait=wait) if once else worker.run()), runners)
         started.append(running)
         return running
 

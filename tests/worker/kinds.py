@@ -37,6 +37,15 @@ class Greeter:
         self.greeting = greeting
 
 
+class Odd(BaseException):
+    pass
+
+
+class Speechless(BaseException):
+    def __str__(self) -> str:
+        raise Odd
+
+
 RESOURCES = {Greeter: Greeter}
 
 T = Turn[Anything]
@@ -67,6 +76,9 @@ async def raises(turn: T) -> Outcome:
         "interrupt": KeyboardInterrupt(),
         "exit": SystemExit(3),
         "cancelled": asyncio.CancelledError(),
+        "closed": GeneratorExit("done"),
+        "odd": Odd("odd"),
+        "speechless": Speechless(),
         "long": RuntimeError("x" * 100_000),
         "nul": RuntimeError("a\x00b\ud800c"),
     }

@@ -162,7 +162,7 @@ class Plane:
                 if held.report is not None and job.attempt_id == held.attempt_id:
                     job.report = held.report
             verdicts = [
-                wire.Verdict(id=held.id, attempt_id=held.attempt_id, verdict=self._verdict(held) or "accepted")
+                wire.ItemVerdict(id=held.id, attempt_id=held.attempt_id, verdict=self._verdict(held) or "accepted")
                 for held in message.holding
             ]
             return wire.Verdicts(verdicts=verdicts, quiet=self.quiet)
@@ -304,7 +304,8 @@ class Plane:
         async def answer() -> wire.Verdicts:
             return wire.Verdicts(
                 verdicts=[
-                    wire.Verdict(id=item.id, attempt_id=item.attempt_id, verdict=apply(item)) for item in received.items
+                    wire.ItemVerdict(id=item.id, attempt_id=item.attempt_id, verdict=apply(item))
+                    for item in received.items
                 ]
             )
 

@@ -9,8 +9,8 @@ import pytest
 from paddock.clock import ManualClock
 from paddock.jobs import wire
 from paddock.jobs.link import LinkDown, LinkRefused
-from paddock.worker.line import Line
 from paddock.worker.outbox import Outbox
+from paddock.worker.patience import PatientCalls
 from tests.worker.conftest import Start, is_running
 from tests.worker.plane import Plane, until
 
@@ -69,7 +69,7 @@ async def test_running_jobs_survive_an_outage_of_many_lease_lengths(plane: Plane
 async def test_an_outcome_waits_through_hours_of_outage(plane: Plane) -> None:
     """The clock is the test's: ten thousand seconds take no time."""
     clock = ManualClock()
-    line = Line(clock, timedelta(seconds=10))
+    line = PatientCalls(clock, timedelta(seconds=10))
     away, tries, settled = True, 0, list[str]()
 
     async def send(items: list[wire.ReleaseItem]) -> wire.Verdicts:
@@ -77,7 +77,7 @@ async def test_an_outcome_waits_through_hours_of_outage(plane: Plane) -> None:
         tries += 1
         if away:
             raise LinkDown("away")
-        return wire.Verdicts(verdicts=[wire.Verdict(id=item.id, verdict="accepted") for item in items])
+        return wire.Verdicts(verdicts=[wire.ItemVerdict(id=item.id, verdict="accepted") for item in items])
 
     outbox: Outbox[wire.ReleaseItem] = Outbox(line, send, lambda pairs: settled.extend(v.verdict for _, v in pairs))
     job = plane.add("noop")
@@ -93,7 +93,7 @@ async def test_an_outcome_waits_through_hours_of_outage(plane: Plane) -> None:
 
 async def test_the_first_answer_wakes_the_other_questions(plane: Plane) -> None:
     clock = ManualClock()
-    line = Line(clock, timedelta(seconds=1_000))
+    line = PatientCalls(clock, timedelta(seconds=1_000))
     away = True
 
     async def question() -> str:
@@ -171,7 +171,7 @@ async def test_a_worker_starts_before_its_control_plane(plane: Plane, start: Sta
 
 
 async def test_a_bad_token_loses_no_running_job(plane: Plane, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.worker.line.REFUSED_PAUSE", 0.1)
+    monkeypatch.setattr("paddock.worker.patience.REFUSED_PAUSE", 0.1)
     # However slow this test is, the job cannot end before.
     plane.refuse["finish"] = LinkRefused("no", 401)
     job = plane.add("late", seconds=0.3)
@@ -190,15 +190,15 @@ async def test_an_item_put_just_as_a_flush_ends_is_not_forgotten(plane: Plane) -
     settled: list[wire.ReleaseItem] = []
 
     async def send(batch: list[wire.ReleaseItem]) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=[wire.Verdict(id=item.id, verdict="accepted") for item in batch])
+        return wire.Verdicts(verdicts=[wire.ItemVerdict(id=item.id, verdict="accepted") for item in batch])
 
-    def settle(pairs: list[tuple[wire.ReleaseItem, wire.Verdict]]) -> None:
+    def settle(pairs: list[tuple[wire.ReleaseItem, wire.ItemVerdict]]) -> None:
         settled.extend(item for item, _ in pairs)
         if len(settled) < len(items):
             # Runs after the flush's last look, before anybody hears that its task is done.
             asyncio.get_running_loop().call_soon(outbox.put, items[len(settled)])
 
-    outbox: Outbox[wire.ReleaseItem] = Outbox(Line(ManualClock(), timedelta(seconds=1)), send, settle)
+    outbox: Outbox[wire.ReleaseItem] = Outbox(PatientCalls(ManualClock(), timedelta(seconds=1)), send, settle)
     outbox.put(items[0])
     await until(lambda: len(settled) == len(items))
 
@@ -209,10 +209,10 @@ async def test_one_unreadable_outcome_does_not_hold_up_the_others(plane: Plane) 
     async def send(items: list[wire.FinishItem]) -> wire.Verdicts:
         if any(item.result == "bad" for item in items):
             raise LinkRefused("unreadable", 422)
-        return wire.Verdicts(verdicts=[wire.Verdict(id=item.id, verdict="accepted") for item in items])
+        return wire.Verdicts(verdicts=[wire.ItemVerdict(id=item.id, verdict="accepted") for item in items])
 
     outbox: Outbox[wire.FinishItem] = Outbox(
-        Line(ManualClock(), timedelta(seconds=1)),
+        PatientCalls(ManualClock(), timedelta(seconds=1)),
         send,
         lambda pairs: settled.update({str(item.result): verdict.verdict for item, verdict in pairs}),
     )

@@ -1,9 +1,17 @@
 """How a turn ends, whatever its handler does."""
 
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest
 
+from paddock.jobs import wire
+from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.model import NewEvent, NewJob
+from paddock.jobs.outcomes import done
+from paddock.worker.ending import encoded_state, item_for
 from tests.worker.conftest import Start
 from tests.worker.plane import Plane, PlaneJob, until
 
@@ -43,6 +51,8 @@ async def test_a_blocking_handler_runs_in_a_process_that_is_used_again(plane: Pl
         ("transient", "transient", "no_nodes", "No nodes."),
         ("permanent", "permanent", "role_denied", "Role denied."),
         ("value", "transient", "unclassified_error", "ValueError: bad thing with password=***"),
+        ("closed", "transient", "unclassified_error", "GeneratorExit: done"),
+        pytest.param("odd", "transient", "unclassified_error", "Odd: odd", marks=SLOW),
         pytest.param("interrupt", "transient", "unclassified_error", "KeyboardInterrupt: ", marks=SLOW),
         pytest.param("exit", "transient", "unclassified_error", "SystemExit: 3", marks=SLOW),
         pytest.param("cancelled", "transient", "unclassified_error", "CancelledError: ", marks=SLOW),
@@ -61,6 +71,13 @@ async def test_every_exception_has_a_meaning(
     assert item.error is not None
     assert "in raises" in (item.error.traceback or "")
     assert "hunter2" not in (item.error.traceback or "")
+
+
+async def test_an_exception_that_cannot_be_told_ends_its_turn_too(plane: Plane, start: Start) -> None:
+    item = (await ended(plane, start, "raises", error="speechless")).outcomes[0]
+
+    assert item.error is not None
+    assert item.error.message == "Speechless: <Odd in __str__>"
 
 
 async def test_a_transient_error_names_its_budget_delay_and_hint(plane: Plane, start: Start) -> None:
@@ -131,6 +148,32 @@ async def test_a_result_that_cannot_be_sent_fails_for_good(plane: Plane, start: 
 
     assert job.error is not None
     assert (job.status, job.error.code) == ("failed", "invalid_result")
+
+
+@dataclass
+class Share:
+    share: float
+
+
+@pytest.mark.parametrize("number", [2**100, -(2**63) - 1, float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_would_not_arrive_as_it_is_is_refused(number: float) -> None:
+    job = wire.ClaimedJob(
+        id=uuid4(), attempt_id=uuid4(), kind="k", payload=msgspec.Raw(b"{}"), owner="ann", turn_count=1
+    )
+    for outcome in (
+        done(number),
+        done({"rows": [1, {"share": number}]}),
+        done((Share(number),)),
+        done(events=[NewEvent("a.b", "x", {"share": number})]),
+        done(follow_ups=[NewJob("k", {"share": number})]),
+    ):
+        item = item_for(job, outcome)
+        assert item.error is not None
+        assert (item.outcome, item.error.code) == ("permanent", "invalid_result")
+    with pytest.raises(PermanentRunnerError, match="64 bits") as refused:
+        encoded_state({"rows": [number]})
+    assert refused.value.code == "invalid_saved"
+    assert item_for(job, done({"none": None, "numbers": [2**64 - 1, -(2**63), 1e300, 0.1]})).outcome == "done"
 
 
 async def test_events_and_follow_ups_arrive(plane: Plane, start: Start) -> None:

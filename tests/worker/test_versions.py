@@ -20,7 +20,7 @@ from tests.worker.kinds import KINDS
 from tests.worker.plane import Plane, until
 from tests.worker.served import TOKEN, served
 
-ITEMS = {"jobs": "ClaimedJob", "verdicts": "Verdict"}
+ITEMS = {"jobs": "ClaimedJob", "verdicts": "ItemVerdict"}
 
 
 def bare(answer: Any) -> Any:

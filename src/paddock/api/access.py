@@ -1,225 +1,70 @@
-"""Who may do what: one table, role x route.
+"""Who may do what. A route carries its roles where it is declared, and the table role x route is read from the routes.
 
-A route that is not here answers nobody (403); a test walks every route of the app. Owner scoping comes on top: what an
-analyst reaches through a route is only their own (`Caller.sees`).
+- The public API: `guarded_router(tag, roles)`, and `open_router(tag)` for what needs no token.
+- Pages of the dashboard: `page(path, show, roles)` and `form(path, change, roles)`; `open_route` for what needs no token.
+- The workers' API: `paddock.api.internal`.
+
+A route without roles answers nobody: `create_app` puts a refusal in its place. Owner scoping comes on top of roles: what
+an analyst reaches through a route is only their own (`Caller.sees`).
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 Role = Literal["worker", "analyst", "ops", "admin"]
 ROLES: tuple[Role, ...] = ("worker", "analyst", "ops", "admin")
 
+Roles = frozenset[str]
 # Needs no token: the route itself decides what it shows (/metrics may ask for its scrape token).
-OPEN: frozenset[str] = frozenset({"anyone"})
-WORKERS: frozenset[str] = frozenset({"worker"})
-PEOPLE: frozenset[str] = frozenset({"analyst", "ops", "admin"})
-OPERATORS: frozenset[str] = frozenset({"ops", "admin"})
-ADMINS: frozenset[str] = frozenset({"admin"})
+OPEN: Roles = frozenset({"anyone"})
+WORKERS: Roles = frozenset({"worker"})
+PEOPLE: Roles = frozenset({"analyst", "ops", "admin"})
+OPERATORS: Roles = frozenset({"ops", "admin"})
+ADMINS: Roles = frozenset({"admin"})
+NOBODY: Roles = frozenset()
 
-ACCESS: Mapping[str, frozenset[str]] = {
-    "GET /health": OPEN,
-    "GET /ready": OPEN,
-    "GET /metrics": OPEN,
-    "GET /openapi.json": OPEN,
-    # the dashboard; its forms bring their CSRF token as a field
-    "GET /sign-in": OPEN,
-    "POST /sign-in": OPEN,
-    "GET /static/{name:path}": OPEN,
-    "POST /sign-out": PEOPLE,
-    "GET /": PEOPLE,
-    "GET /jobs": PEOPLE,
-    "GET /jobs.csv": PEOPLE,
-    "GET /jobs.json": PEOPLE,
-    "POST /jobs/columns": PEOPLE,
-    "POST /jobs/selected": PEOPLE,
-    "GET /jobs/cancel": PEOPLE,
-    "POST /jobs/cancel": PEOPLE,
-    "GET /jobs/retry": PEOPLE,
-    "POST /jobs/retry": PEOPLE,
-    "GET /jobs/{job_id}": PEOPLE,
-    "GET /jobs/{job_id}/log": PEOPLE,
-    "POST /jobs/{job_id}/cancel": PEOPLE,
-    "POST /jobs/{job_id}/retry": PEOPLE,
-    "POST /jobs/{job_id}/run-now": PEOPLE,
-    "GET /exports": PEOPLE,
-    "GET /exports/new": PEOPLE,
-    "POST /exports/new": PEOPLE,
-    "POST /exports/preview": PEOPLE,
-    "GET /exports/{export_id}": PEOPLE,
-    "POST /exports/{export_id}/cancel": PEOPLE,
-    "POST /exports/{export_id}/retry": PEOPLE,
-    "POST /exports/{export_id}/delete": PEOPLE,
-    "GET /dumps": PEOPLE,
-    "GET /dumps/new": PEOPLE,
-    "POST /dumps/new": PEOPLE,
-    "GET /dumps/{dump_id}": PEOPLE,
-    "POST /dumps/{dump_id}/cancel": PEOPLE,
-    "POST /dumps/{dump_id}/retry": PEOPLE,
-    "POST /dumps/{dump_id}/delete": PEOPLE,
-    "GET /engines": PEOPLE,
-    "GET /engines/{engine}": PEOPLE,
-    "GET /mappings": PEOPLE,
-    "POST /mappings": PEOPLE,
-    "GET /mappings/new": PEOPLE,
-    "POST /mappings/check": PEOPLE,
-    "GET /mappings/{mapping_id}": PEOPLE,
-    "GET /mappings/{mapping_id}/diff": PEOPLE,
-    "GET /mappings/{mapping_id}/edit": PEOPLE,
-    "POST /mappings/{mapping_id}/edit": PEOPLE,
-    "POST /mappings/{mapping_id}/copy": PEOPLE,
-    "POST /mappings/{mapping_id}/delete": PEOPLE,
-    "GET /snapshots": PEOPLE,
-    "POST /snapshots": PEOPLE,
-    "GET /snapshots/new": PEOPLE,
-    "GET /snapshots/{snapshot_id}": PEOPLE,
-    "POST /snapshots/{snapshot_id}/retry": PEOPLE,
-    "POST /snapshots/{snapshot_id}/cancel": PEOPLE,
-    "POST /snapshots/{snapshot_id}/delete": PEOPLE,
-    "GET /groups": PEOPLE,
-    "GET /groups/{group_id}": PEOPLE,
-    "POST /groups/{group_id}/retry": PEOPLE,
-    "GET /kinds": PEOPLE,
-    "GET /kinds/{kind}": PEOPLE,
-    "POST /kinds/{kind}/pause": OPERATORS,
-    "POST /kinds/{kind}/resume": OPERATORS,
-    "GET /workers": OPERATORS,
-    "POST /workers/{session}/quiet": OPERATORS,
-    "GET /schedules": OPERATORS,
-    "POST /schedules": OPERATORS,
-    "GET /schedules/-/new": OPERATORS,
-    "GET /schedules/-/times": OPERATORS,
-    "GET /schedules/{name}": OPERATORS,
-    "GET /schedules/{name}/edit": OPERATORS,
-    "POST /schedules/{name}/edit": OPERATORS,
-    "POST /schedules/{name}/run": OPERATORS,
-    "POST /schedules/{name}/switch": OPERATORS,
-    "POST /schedules/{name}/delete": OPERATORS,
-    "GET /events": PEOPLE,
-    "GET /events/{event_id}": PEOPLE,
-    "POST /events/{event_id}/redeliver": PEOPLE,
-    "GET /webhooks": PEOPLE,
-    "GET /webhooks/new": PEOPLE,
-    "POST /webhooks": PEOPLE,
-    "GET /webhooks/{webhook_id}": PEOPLE,
-    "POST /webhooks/{webhook_id}/test": PEOPLE,
-    "POST /webhooks/{webhook_id}/delete": PEOPLE,
-    "GET /audit": OPERATORS,
-    # of an analyst: who they are, and a link to sign in elsewhere
-    "GET /settings": PEOPLE,
-    "POST /settings/link": PEOPLE,
-    "POST /settings/drain": OPERATORS,
-    "GET /settings/config": OPERATORS,
-    "POST /settings/config": OPERATORS,
-    "GET /settings/doctor": OPERATORS,
-    "GET /settings/tokens": ADMINS,
-    "GET /settings/tokens/new": ADMINS,
-    "POST /settings/tokens": ADMINS,
-    "POST /settings/tokens/{token_id}/revoke": ADMINS,
-    # the workers' API
-    "POST /internal/sessions": WORKERS,
-    "POST /internal/sessions/{session}/beat": WORKERS,
-    "POST /internal/jobs/claim": WORKERS,
-    "POST /internal/jobs/save": WORKERS,
-    "POST /internal/jobs/finish": WORKERS,
-    "POST /internal/jobs/release": WORKERS,
-    "POST /internal/jobs/logs": WORKERS,
-    "POST /internal/jobs/ended": WORKERS,
-    # work: an analyst makes, sees and ends their own
-    "POST /api/jobs": PEOPLE,
-    "POST /api/jobs/batch": PEOPLE,
-    "GET /api/jobs": PEOPLE,
-    "GET /api/jobs/counts": PEOPLE,
-    "POST /api/jobs/cancel": PEOPLE,
-    "POST /api/jobs/retry": PEOPLE,
-    "GET /api/jobs/{job_id}": PEOPLE,
-    "GET /api/jobs/{job_id}/timeline": PEOPLE,
-    "GET /api/jobs/{job_id}/logs": PEOPLE,
-    "POST /api/jobs/{job_id}/cancel": PEOPLE,
-    "POST /api/jobs/{job_id}/retry": PEOPLE,
-    "POST /api/jobs/{job_id}/run-now": PEOPLE,
-    "GET /api/groups/{group_id}": PEOPLE,
-    "GET /api/stream": PEOPLE,
-    "GET /api/kinds": PEOPLE,
-    # exports: what an engine shows is scoped by the token's engines and the role it may use
-    "POST /api/exports": PEOPLE,
-    "GET /api/exports": PEOPLE,
-    "GET /api/exports/{export_id}": PEOPLE,
-    "DELETE /api/exports/{export_id}": PEOPLE,
-    "GET /api/exports/{export_id}/files": PEOPLE,
-    "GET /api/exports/{export_id}/download": PEOPLE,
-    "GET /api/engines": PEOPLE,
-    "POST /api/engines/{engine}/describe": PEOPLE,
-    "POST /api/engines/{engine}/preview": PEOPLE,
-    "GET /api/engines/{engine}/check": PEOPLE,
-    "GET /api/engines/{engine}/browse": PEOPLE,
-    # mappings and their snapshots: scoped to the owner
-    "GET /api/mappings": PEOPLE,
-    "POST /api/mappings": PEOPLE,
-    "POST /api/mappings/validate": PEOPLE,
-    "GET /api/mappings/{mapping_id}": PEOPLE,
-    "DELETE /api/mappings/{mapping_id}": PEOPLE,
-    "GET /api/mappings/{mapping_id}/versions": PEOPLE,
-    "POST /api/mappings/{mapping_id}/versions": PEOPLE,
-    "GET /api/mappings/{mapping_id}/versions/{version}": PEOPLE,
-    "GET /api/mappings/{mapping_id}/diff": PEOPLE,
-    "POST /api/mappings/{mapping_id}/copy": PEOPLE,
-    "POST /api/mappings/{mapping_id}/validate": PEOPLE,
-    "GET /api/snapshots": PEOPLE,
-    "POST /api/snapshots": PEOPLE,
-    "GET /api/snapshots/{snapshot_id}": PEOPLE,
-    "DELETE /api/snapshots/{snapshot_id}": PEOPLE,
-    "GET /api/snapshots/{snapshot_id}/manifest": PEOPLE,
-    "POST /api/snapshots/{snapshot_id}/retry": PEOPLE,
-    "POST /api/snapshots/{snapshot_id}/cancel": PEOPLE,
-    # dumps: scoped by the databases that the configuration or the token lets them have
-    "POST /export/dump": PEOPLE,
-    "GET /export/dump": PEOPLE,
-    "GET /export/json/{table}": PEOPLE,
-    "GET /export/csv/{table}": PEOPLE,
-    "GET /export/jobs": PEOPLE,
-    "GET /export/jobs/{dump_id}": PEOPLE,
-    "GET /export/jobs/{dump_id}/download": PEOPLE,
-    "DELETE /export/jobs/{dump_id}": PEOPLE,
-    # facts: scoped to the owner
-    "GET /api/events": PEOPLE,
-    "GET /api/events/{event_id}": PEOPLE,
-    "GET /api/events/{event_id}/deliveries": PEOPLE,
-    "POST /api/events/{event_id}/redeliver": PEOPLE,
-    "GET /api/webhooks": PEOPLE,
-    "POST /api/webhooks": PEOPLE,
-    "GET /api/webhooks/key": PEOPLE,
-    "POST /api/webhooks/key/rotate": PEOPLE,
-    "GET /api/webhooks/{webhook_id}": PEOPLE,
-    "DELETE /api/webhooks/{webhook_id}": PEOPLE,
-    "POST /api/webhooks/{webhook_id}/test": PEOPLE,
-    # operating: figures, sessions and schedules tell of everybody's work
-    "GET /api/stats": OPERATORS,
-    "GET /api/audit": OPERATORS,
-    "GET /api/workers": OPERATORS,
-    "POST /api/workers/{session}/quiet": OPERATORS,
-    "POST /api/kinds/{kind}/pause": OPERATORS,
-    "POST /api/kinds/{kind}/resume": OPERATORS,
-    "GET /api/schedules": OPERATORS,
-    "POST /api/schedules": OPERATORS,
-    "GET /api/schedules/{name}": OPERATORS,
-    "PATCH /api/schedules/{name}": OPERATORS,
-    "DELETE /api/schedules/{name}": OPERATORS,
-    "POST /api/schedules/{name}/run": OPERATORS,
-    "GET /api/ops/state": OPERATORS,
-    "POST /api/ops/drain": OPERATORS,
-    "GET /api/ops/doctor": OPERATORS,
-    "GET /api/ops/config": OPERATORS,
-    "PUT /api/ops/config": OPERATORS,
-    "GET /api/tokens": ADMINS,
-    "POST /api/tokens": ADMINS,
-    "GET /api/tokens/self": PEOPLE,
-    "DELETE /api/tokens/{token_id}": ADMINS,
-    "POST /api/tokens/self/sign-in-link": PEOPLE,
-}
+# "METHOD path" -> roles, in the order in which the routes are tried.
+Table = Mapping[str, Roles]
 
 
-def allowed(method: str, path: str) -> frozenset[str]:
-    """Who may read may ask for the headers alone."""
+class RouteWithRoles(Route):
+    """A plain route that says its roles and leaves it to its endpoint to check them. So it is made only together with an
+    endpoint that does: by `page` and `form`, by the workers' API, and by `open_route`, where there is nothing to check."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], roles: Roles, *, method: str) -> None:
+        super().__init__(path, endpoint, methods=[method])
+        self.roles = roles
+
+
+def open_route(path: str, answer: Callable[[Request], Awaitable[Response]], *, method: str = "GET") -> Route:
+    """A route that needs no token."""
+    return RouteWithRoles(path, answer, OPEN, method=method)
+
+
+def roles_of(route: BaseRoute) -> Roles:
+    """The roles that a route was declared with."""
+    roles: Roles = getattr(route, "roles", NOBODY)
+    return roles
+
+
+def table_of(routes: Iterable[BaseRoute]) -> Table:
+    """Where two routes have one method and path, the first one answers, and so its roles count."""
+    table: dict[str, Roles] = {}
+    for route in routes:
+        if isinstance(route, Route):
+            # The API's routes are named as in its document: without what a part of the path may hold.
+            path = route.path_format if isinstance(route, APIRoute) else route.path
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                table.setdefault(f"{method} {path}", roles_of(route))
+    return table
+
+
+def allowed(table: Table, method: str, path: str) -> Roles:
+    """The roles that may use the route `path` (a template). Who may read may ask for the headers alone."""
     method = "GET" if method == "HEAD" else method
-    return ACCESS.get(f"{method} {path}", frozenset())
+    return table.get(f"{method} {path}", NOBODY)

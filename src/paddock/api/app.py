@@ -1,20 +1,23 @@
 """The app, assembled: FastAPI for people, bare Starlette for workers, one edge around both."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import structlog
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 import paddock
+from paddock import capability
 from paddock.api import errors, health, internal, stream
-from paddock.api.access import OPEN, allowed
+from paddock.api.access import NOBODY, OPEN, allowed, open_route, roles_of, table_of
+from paddock.api.auth import refusing
 from paddock.api.edge import Edge
 from paddock.api.hub import Hub
 from paddock.api.pagination import encode
-from paddock.api.plane import Plane
+from paddock.api.plane import ControlPlane
 from paddock.api.routes import (
     changing,
     events,
@@ -24,6 +27,7 @@ from paddock.api.routes import (
     kinds,
     ops,
     schedules,
+    searching,
     submitting,
     tokens,
     webhooks,
@@ -40,6 +44,8 @@ Answers are `{"data": ...}`, lists add `next_cursor`; errors are `{"error": {"co
 Every answer carries `X-Request-Id`. Send `Idempotency-Key` with a POST that makes work and repeat it without fear.
 """
 
+log = structlog.get_logger()
+
 # In the order they are tried: the most asked for first, `/api/jobs/counts` before `/api/jobs/{job_id}`.
 ROUTERS: Sequence[APIRouter] = (
     submitting.router,
@@ -53,6 +59,7 @@ ROUTERS: Sequence[APIRouter] = (
     webhooks.router,
     groups.router,
     figures.router,
+    searching.router,
     ops.router,
     tokens.router,
     health.router,
@@ -70,54 +77,72 @@ def create_app(
     lost: Callable[[Request, int], Awaitable[Response]] | None = None,
 ) -> FastAPI:
     """`host` is the address it will listen on: on loopback it answers to known Host names only.
-    `routers` are the capabilities', `routes` the dashboard's; each of their routes must stand in `access.ACCESS`.
+    `routers` come after the capabilities', `routes` are the dashboard's; those of them that say no roles answer nobody.
     `lost` answers a browser at an address where there is nothing, with the status; programs get the error as JSON."""
     plane = make_plane(core, config, metrics)
-    app = _bare_app(plane, host)
-    app.state.lost = lost
+    every = public_routes(routers, routes)
     if config.internal_port is None:
-        app.router.routes.extend(internal.routes(plane))
-    found = [*ROUTERS, *routers]
+        every = [*_answering(internal_routes()), *every]
     if config.metrics_port is None:
-        found.append(health.metrics_router)
-    for router in found:
-        # Not include_router: it matches every request twice, and these routes need nothing of what it adds.
-        app.router.routes.extend(router.routes)
-    app.router.routes.extend(routes)
-    app.router.routes.append(Route("/openapi.json", _openapi, methods=["GET"], include_in_schema=False))
+        every = [*every, *health.metrics_router.routes]
+    app = _bare_app(plane, host, every)
+    app.state.lost = lost
     return app
+
+
+def internal_routes() -> list[BaseRoute]:
+    """The workers' API, and what capabilities have beside it."""
+    found: list[BaseRoute] = [*internal.routes()]
+    for owner, routes in capability.each("internal_routes"):
+        with capability.leaving_out(owner):
+            found += routes()
+    return found
+
+
+def public_routes(routers: Iterable[APIRouter], routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+    """All but the workers' API and the metrics, which may have ports of their own; in the order they are tried."""
+    # Not include_router: it matches every request twice, and these routes need nothing of what it adds.
+    declared = [*(route for router in (*ROUTERS, *capability.routers(), *routers) for route in router.routes), *routes]
+    return [*_answering(declared), open_route("/openapi.json", _openapi)]
+
+
+def _answering(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """The routes as the app has them: one without roles answers nobody."""
+    for route in routes:
+        if roles_of(route) != NOBODY:
+            yield route
+            continue
+        log.error("route_without_roles", route=str(getattr(route, "path", route)), doing="it answers nobody")
+        if isinstance(route, Route):
+            yield refusing(route)
+        # Whatever else there is (a mount, a WebSocket) has no place in the table, and so none in the app.
 
 
 def create_internal_app(app: FastAPI, host: str | None = None) -> FastAPI:
     """The workers' API alone, for `config.internal_port`."""
-    plane: Plane = app.state.plane
-    internal_app = _bare_app(plane, host)
-    internal_app.router.routes.extend(internal.routes(plane))
-    internal_app.router.routes.extend(health.router.routes)
-    return internal_app
+    plane: ControlPlane = app.state.plane
+    return _bare_app(plane, host, [*_answering(internal_routes()), *health.router.routes])
 
 
 def create_metrics_app(app: FastAPI, host: str | None = None) -> FastAPI:
     """`/metrics` alone, for `config.metrics_port`."""
-    metrics_app = _bare_app(app.state.plane, host)
-    metrics_app.router.routes.extend([*health.metrics_router.routes, *health.router.routes])
-    return metrics_app
+    return _bare_app(app.state.plane, host, [*health.metrics_router.routes, *health.router.routes])
 
 
-def make_plane(core: Core, config: Config, metrics: Metrics | None = None) -> Plane:
+def make_plane(core: Core, config: Config, metrics: Metrics | None = None) -> ControlPlane:
     metrics = metrics or core.metrics
-    return Plane(core, config, Tokens(core.db), metrics, Hub(core, metrics, config.streams_per_token))
+    return ControlPlane(core, config, Tokens(core.db), metrics, Hub(core, metrics, config.streams_per_token))
 
 
 def close(app: FastAPI) -> None:
     """Answers whoever waits: long polls, waits for a job, streams. Before the server waits for its connections."""
-    plane: Plane = app.state.plane
+    plane: ControlPlane = app.state.plane
     plane.closing.set()
     plane.core.claims.close()
     plane.hub.close()
 
 
-def _bare_app(plane: Plane, host: str | None) -> FastAPI:
+def _bare_app(plane: ControlPlane, host: str | None, routes: Sequence[BaseRoute]) -> FastAPI:
     app = FastAPI(
         title="Paddock",
         version=paddock.__version__,
@@ -137,6 +162,8 @@ def _bare_app(plane: Plane, host: str | None) -> FastAPI:
         },
     )
     app.state.plane = plane
+    app.router.routes.extend(routes)
+    app.state.access = table_of(app.routes)
     app.add_middleware(Edge, config=plane.config, metrics=plane.metrics, host=host)
     errors.add_handlers(app)
     return app
@@ -148,14 +175,15 @@ async def _openapi(request: Request) -> Response:
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document, with how to sign in: a token or the dashboard's cookie, except where the table says open."""
+    """FastAPI's document, with how to sign in: a token or the dashboard's cookie, except on routes that are open."""
     if app.openapi_schema is not None:
         return app.openapi_schema
     document = app.openapi()
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["token"] = {"type": "http", "scheme": "bearer", "description": "`pdk_...`"}
+    table = table_of(app.routes)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if allowed(method.upper(), path) != OPEN:
+            if allowed(table, method.upper(), path) != OPEN:
                 operation["security"] = [{"token": []}]
     return document

@@ -5,16 +5,17 @@ from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from paddock.api import signin
-from paddock.api.access import OPEN, allowed
+from paddock.api.access import NOBODY, OPEN, Roles
 from paddock.api.errors import ApiError
 from paddock.api.tokens import Caller, Tokens
 
 
-async def authorize(connection: HTTPConnection, method: str, path: str) -> Caller | None:
-    """The caller, if the table lets their role use the route `path` (a template); None where no token is needed."""
-    roles = allowed(method, path)
+async def authorize(connection: HTTPConnection, roles: Roles, method: str, path: str) -> Caller | None:
+    """The caller, if their role is among those of the route `path` (a template); None where no token is needed."""
     if roles == OPEN:
         return None
     tokens: Tokens = connection.app.state.plane.tokens
@@ -26,6 +27,22 @@ async def authorize(connection: HTTPConnection, method: str, path: str) -> Calle
     if caller.csrf is not None:
         check_browser(connection, caller, method, path)
     return caller
+
+
+def refusing(route: Route) -> Route:
+    """What stands in the place of a route that was declared without roles: it answers nobody."""
+    return Route(route.path, _Refusal(route.path), methods=route.methods, include_in_schema=False)
+
+
+class _Refusal:
+    """An ASGI app, so that it refuses whatever method the route would have taken."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await authorize(HTTPConnection(scope), NOBODY, scope["method"], self.path)
+        raise AssertionError("nobody is among no roles")
 
 
 async def authenticate(connection: HTTPConnection, tokens: Tokens) -> Caller:

@@ -13,8 +13,7 @@ from starlette.types import Receive
 
 from paddock.api.errors import ApiError, invalid_field
 from paddock.jobs.model import MAX_DEPTH
-
-LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**64 - 1
+from paddock.jobs.values import LEAST_INTEGER, MOST_INTEGER
 
 
 class JsonRequest(Request):
@@ -55,12 +54,12 @@ def check(value: Any) -> None:
             _check_depth(depth)
             waiting.extend((inner, depth + 1, f"{path}.{place}") for place, inner in enumerate(part))
         elif isinstance(part, int) and not LEAST_INTEGER <= part <= MOST_INTEGER:
-            raise invalid_field(_shown(path), "An integer may have 64 bits at most.")
+            raise invalid_field(_display_path(path), "An integer may have 64 bits at most.")
 
 
 def _check_text(text: str, path: str) -> None:
     if "\0" in text:
-        raise invalid_field(_shown(path), "Text may not hold a NUL character.")
+        raise invalid_field(_display_path(path), "Text may not hold a NUL character.")
 
 
 def _check_depth(depth: int) -> None:
@@ -72,7 +71,7 @@ def _too_deep() -> ApiError:
     return malformed(f"The body is nested deeper than {MAX_DEPTH} levels.")
 
 
-def _shown(path: str) -> str:
+def _display_path(path: str) -> str:
     return path.replace("\0", "�")[:200] or "body"
 
 
@@ -91,7 +90,9 @@ def too_large(limit: int) -> ApiError:
         413,
         "body_too_large",
         f"The body is larger than {limit:,} bytes.",
-        hint="Put large things into the object store and name them in the payload.",
+        hint="Put large things into the object store and name them in the payload; PADDOCK_MAX_BODY_BYTES is the limit.",
+        # What still comes of it is not worth keeping the connection for.
+        headers={"Connection": "close"},
     )
 
 

@@ -1,15 +1,17 @@
-"""Pages of other origins, at the paths that are theirs to use: `/export/`, for the origins of `dumps_cors_origins`.
+"""Pages of other origins, at the paths that are theirs to use: a capability's foreign paths, for the origins it names.
 
 They send a token, never a cookie: credentials are not allowed, so that what a browser keeps for the dashboard stays out
 of this.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-BELOW = "/export/"
+from paddock.capability import each
+from paddock.config import Config
+
 EVERY = "*"
 METHODS = "GET, HEAD, POST, DELETE"
 SENT = "Authorization, Content-Type, Idempotency-Key, If-Range, Range, X-Request-Id"
@@ -20,9 +22,18 @@ SEEN = (
 Raw = Sequence[tuple[bytes, bytes]]
 
 
-def headers(origins: Set[str], path: str, asked: Headers) -> Raw:
+def origins_by_path(config: Config) -> Mapping[str, Set[str]]:
+    return {
+        capability.foreign_paths: frozenset(origins(config))
+        for capability, origins in each("cors_origins")
+        if capability.foreign_paths is not None
+    }
+
+
+def headers(origins_at: Mapping[str, Set[str]], path: str, asked: Headers) -> Raw:
     """What the answer to this origin says besides; nothing: it is no business of another origin's page."""
-    if not origins or not path.startswith(BELOW):
+    origins = next((names for below, names in origins_at.items() if path.startswith(below)), None)
+    if not origins:
         return ()
     origin = asked.get("origin", "")
     if not origin or not origins & {origin, EVERY}:

@@ -47,7 +47,7 @@ class Edge:
         self.limit = config.max_body_bytes
         self.metrics = metrics
         self.hosts = allowed_hosts(config, host)
-        self.origins = frozenset(config.dumps_cors_origins)
+        self.origins = cors.origins_by_path(config)
         self.root = "" if config.public_url is None else urlsplit(config.public_url).path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,6 +115,7 @@ class _Exchange:
                     path=self.scope["path"],
                     hint=error.hint,
                     details=error.details,
+                    headers=error.headers,
                 )
                 await response(self.scope, self.receive, self.send)
         except Exception as error:

@@ -1,15 +1,14 @@
-"""Every error leaves as {"error": {"code", "message", "details", "hint"?}}, whoever raised it; below `/export/` as
-{"error": "message"} with the code in a header, as the clients of those paths expect.
+"""Every error leaves as {"error": {"code", "message", "details", "hint"?}}, whoever raised it; on foreign paths as
+{"error": "message", "hint"?} with the code in a header, as the clients of those paths expect.
 
-What is refused on purpose is an `ApiError` here or a `Refused` of the core. A database that is away is a 503 that says
-so. Anything else is a bug: the log has it with its request id, the answer shows no more than that id.
+What is refused on purpose is an `ApiError` here or a `Refused` of the core. A database that is away or refuses is a
+503 that says so. Anything else is a bug: the log has it with its request id, the answer shows no more than that id.
 """
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import asyncpg
 import orjson
 import structlog
 from fastapi import FastAPI
@@ -18,15 +17,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from paddock.api.database_problems import RETRY_SECONDS, database_problem
+from paddock.api.foreign import is_foreign
+from paddock.field_errors import listed
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.link import LinkRefused, SessionUnknown
 from paddock.log import scrub
 
-MAX_FIELDS = 100
-# Paths whose clients were written for another server: an error is a sentence there.
-PLAIN_BELOW = "/export/"
+# How many fields the sentence names; `details` has them all.
+MAX_LISTED = 20
 CODE_HEADER = "X-Error-Code"
-DATABASE_RETRY_SECONDS = 5
 
 log = structlog.get_logger()
 
@@ -56,9 +56,11 @@ def not_found(what: str) -> ApiError:
     return ApiError(404, "not_found", f"There is no such {what}.")
 
 
-def invalid(fields: Sequence[Mapping[str, str]]) -> ApiError:
-    listed = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:5])
-    return ApiError(422, "invalid", f"The request is not valid: {listed}", details={"fields": list(fields)})
+def invalid(fields: Sequence[Mapping[str, str]], hint: str | None = None) -> ApiError:
+    problems = " ".join(f"{field['field']}: {field['message']}" for field in fields[:MAX_LISTED])
+    return ApiError(
+        422, "invalid", f"The request is not valid: {problems}", hint=hint, details={"fields": list(fields)}
+    )
 
 
 def invalid_field(field: str, message: str) -> ApiError:
@@ -75,10 +77,10 @@ def error_response(
     details: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    if path.startswith(PLAIN_BELOW):
-        text = message if hint is None else f"{message} {hint}"
+    if is_foreign(path):
+        plain = {"error": message} if hint is None else {"error": message, "hint": hint}
         told = {**(headers or {}), CODE_HEADER: code}
-        return Response(orjson.dumps({"error": text}), status, told, media_type="application/json")
+        return Response(orjson.dumps(plain), status, told, media_type="application/json")
     error: dict[str, Any] = {"code": code, "message": message, "details": details or {}}
     if hint is not None:
         error["hint"] = hint
@@ -125,31 +127,28 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 def _by_a_browser(request: Request) -> bool:
     """Somebody went there, and no program asked."""
-    if request.url.path.startswith(PLAIN_BELOW):
+    if is_foreign(request.url.path):
         return False
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = [
-        # pydantic quotes the input in few messages, but in some: a secret must not come back, nor a megabyte.
-        {"field": _field(found["loc"]), "message": scrub(str(found["msg"]), limit=300)}
-        for found in error.errors()[:MAX_FIELDS]
-    ]
+    fields = [{"field": _field(found.path), "message": found.sentence} for found in listed(error.errors())]
     return await _http_error(request, invalid(fields))
 
 
-def _field(location: Sequence[str | int]) -> str:
-    """('body', 'jobs', 3, 'kind') -> 'jobs.3.kind': the first part says only where FastAPI looked."""
-    return ".".join(str(part) for part in location[1:])[:200] or str(location[0])
+def _field(location: Sequence[str]) -> str:
+    """('body', 'jobs', '3', 'kind') -> 'jobs.3.kind': the first part says only where FastAPI looked."""
+    return ".".join(location[1:])[:200] or location[0]
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    headers = {}
+    wait = error.retry_after
     if isinstance(error, Draining):
-        headers["Retry-After"] = str(round(request.app.state.plane.config.drain_retry_after_seconds))
+        wait = round(request.app.state.plane.config.drain_retry_after_seconds)
+    headers = {} if wait is None else {"Retry-After": str(wait)}
     return error_response(
         error.status,
         error.code,
@@ -182,17 +181,17 @@ async def _link_refused(_request: Request, error: Exception) -> Response:
 
 def unexpected(error: Exception, request_id: str, path: str = "") -> Response:
     """The answer to what nobody translated."""
-    if database_away(error):
-        log.warning("database unavailable", error=f"{type(error).__name__}: {error}")
+    if (problem := database_problem(error)) is not None:
+        log.warning("database_unavailable", error=f"{type(error).__name__}: {error}")
         return error_response(
             503,
-            "database_unavailable",
-            "Paddock cannot reach its database at the moment.",
+            problem.code,
+            problem.message,
             path=path,
-            hint="Ask again in a few seconds; nothing that was accepted is lost.",
-            headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
+            hint=problem.hint,
+            headers={"Retry-After": str(RETRY_SECONDS)},
         )
-    log.error("request failed", exc_info=error)
+    log.error("request_failed", exc_info=error)
     return error_response(
         500,
         "internal_error",
@@ -201,22 +200,3 @@ def unexpected(error: Exception, request_id: str, path: str = "") -> Response:
         hint=f"The server's log tells more under request id {request_id}.",
         details={"request_id": request_id},
     )
-
-
-AWAY = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InternalClientError,  # a connection between the server's last words and its close
-    asyncpg.ReadOnlySQLTransactionError,  # the standby, during a failover
-    OSError,  # refused, reset, no socket, no such host, timed out
-)
-
-
-def database_away(error: BaseException) -> bool:
-    if isinstance(error, AWAY):
-        return True
-    # asyncpg says this with the same type as for wrong use; only the text tells them apart.
-    return isinstance(error, asyncpg.InterfaceError) and "clos" in str(error)

@@ -12,6 +12,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from paddock.api.errors import invalid
 from paddock.db.pool import Database, statements
+from paddock.field_errors import field_errors
 from paddock.jobs.acting import audit
 
 SQL = statements("paddock.api.sql", "settings.sql")
@@ -86,8 +87,9 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
                 None if value is None else setting.type.dump_python(setting.type.validate_python(value), mode="json")
             )
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False, include_context=False)
-            problems += [{"field": ".".join([name, *map(str, item["loc"])]), "message": item["msg"]} for item in found]
+            problems += [
+                {"field": ".".join([name, *found.path]), "message": found.sentence} for found in field_errors(error)
+            ]
     if problems:
         raise invalid(problems)
     return checked

@@ -253,7 +253,7 @@ class Hub:
                         await self._tell(channel, changed)
                     except Exception as problem:
                         # Away from its database a replica tells nothing; it says so rather than to be silent for ever.
-                        log.warning("stream could not read changed jobs", error=f"{type(problem).__name__}: {problem}")
+                        log.warning("stream_read_failed", error=f"{type(problem).__name__}: {problem}")
                         self._reset_all(channel)
                 # A storm of changes costs at most a fifth of this process.
                 took = time.monotonic() - began

@@ -16,14 +16,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from paddock.api import bodies
+from paddock.api.access import WORKERS, RouteWithRoles
 from paddock.api.auth import authorize
 from paddock.api.errors import ApiError, invalid_field
-from paddock.api.plane import Plane
+from paddock.api.plane import ControlPlane
 from paddock.jobs import reading, wire
+from paddock.jobs.core import DirectLink
 from paddock.jobs.link import Link, SessionUnknown
 from paddock.jobs.model import JobId
 
-Call = Callable[[Link, Any, Scope, Receive], Awaitable[msgspec.Struct | None]]
+Call = Callable[[DirectLink, Any, Scope, Receive], Awaitable[msgspec.Struct | None]]
 
 encoder = msgspec.json.Encoder()
 
@@ -31,43 +33,51 @@ encoder = msgspec.json.Encoder()
 class _Endpoint:
     """An ASGI app of its own, so that Starlette adds no request object around it."""
 
-    def __init__(self, plane: Plane, path: str, message: type[msgspec.Struct], call: Call) -> None:
-        self.plane = plane
+    def __init__(self, path: str, message: type[msgspec.Struct], call: Call) -> None:
         self.path = path
         self.decoder = msgspec.json.Decoder(message)
         self.call = call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self  # for whoever counts requests by route; Starlette does it only for its own endpoints
-        caller = await authorize(HTTPConnection(scope), "POST", self.path)
+        caller = await authorize(HTTPConnection(scope), WORKERS, "POST", self.path)
         assert caller is not None, "no internal route is open"
         message = self._decode(await bodies.read(receive))
-        answer = await self.call(self.plane.core.link(kinds=caller.kinds), message, scope, receive)
+        answer = await self.call(_plane(scope).core.link(kinds=caller.kinds), message, scope, receive)
         content = b"{}" if answer is None else encoder.encode(answer)
         await Response(content, media_type="application/json")(scope, receive, send)
 
     def _decode(self, body: bytes) -> Any:
         try:
             return self.decoder.decode(body)
-        except msgspec.ValidationError as problem:
-            raise ApiError(422, "invalid", f"The message does not fit: {problem}.") from None
         except RecursionError:
             raise bodies.malformed("The body is nested too deep.") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             return self._tolerantly(body, problem)
 
     def _tolerantly(self, body: bytes, problem: Exception) -> Any:
-        """msgspec refuses a lone surrogate wherever it stands. One item that carries it must not hold up the others:
-        the fence calls that item `invalid`."""
+        """msgspec refuses a lone surrogate or a number out of range (1e999) wherever it stands. One item that carries
+        it must not hold up the others: the fence calls that item `invalid`."""
         try:
-            return msgspec.convert(json.loads(body), self.decoder.type)
+            return msgspec.convert(json.loads(body, parse_int=_integer), self.decoder.type)
         except msgspec.ValidationError as misfit:
-            raise ApiError(422, "invalid", f"The message does not fit: {misfit}.") from None
+            raise _misfit(misfit) from None
         except (ValueError, RecursionError):
+            if isinstance(problem, msgspec.ValidationError):
+                raise _misfit(problem) from None
             raise bodies.malformed(f"The body is not valid JSON: {problem}.") from None
 
 
-def routes(plane: Plane) -> list[Route]:
+def _integer(digits: str) -> int | float:
+    """Python parses no more than 4,300 digits; so many are as far out of range as infinity."""
+    return int(digits) if len(digits) < 1_000 else float(digits)
+
+
+def _misfit(problem: msgspec.ValidationError) -> ApiError:
+    return ApiError(422, "invalid", f"The message does not fit: {problem}.")
+
+
+def routes() -> list[Route]:
     async def register(link: Link, message: wire.Register, _scope: Scope, _receive: Receive) -> wire.Registered:
         _check_names(worker_id=[message.worker_id], version=[message.version], kinds=message.kinds)
         return await link.register(message)
@@ -93,11 +103,11 @@ def routes(plane: Plane) -> list[Route]:
     async def logs(link: Link, message: wire.Logs, _scope: Scope, _receive: Receive) -> None:
         await link.logs(message)
 
-    async def ended(_link: Link, message: wire.Jobs, _scope: Scope, _receive: Receive) -> wire.Jobs:
+    async def ended(link: DirectLink, message: wire.Jobs, scope: Scope, _receive: Receive) -> wire.Jobs:
         if len(message.ids) > 1000:
             raise invalid_field("ids", "At most 1,000.")
-        jobs = await reading.jobs(plane.core.db, [JobId(id) for id in message.ids])
-        return wire.Jobs(ids=[job.id for job in jobs if job.ended])
+        jobs = await reading.jobs(_plane(scope).core.db, [JobId(id) for id in message.ids])
+        return wire.Jobs(ids=[job.id for job in jobs if job.ended and link.may_know(job.kind)])
 
     table: list[tuple[str, type[msgspec.Struct], Call]] = [
         ("/internal/jobs/claim", wire.Claim, claim),
@@ -109,7 +119,14 @@ def routes(plane: Plane) -> list[Route]:
         ("/internal/jobs/ended", wire.Jobs, ended),
         ("/internal/sessions", wire.Register, register),
     ]
-    return [Route(path, _Endpoint(plane, path, message, call), methods=["POST"]) for path, message, call in table]
+    return [
+        RouteWithRoles(path, _Endpoint(path, message, call), WORKERS, method="POST") for path, message, call in table
+    ]
+
+
+def _plane(scope: Scope) -> ControlPlane:
+    plane: ControlPlane = scope["app"].state.plane
+    return plane
 
 
 def _session(scope: Scope) -> UUID:

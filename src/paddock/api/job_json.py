@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import Job, JobId
 from paddock.jobs.reading import Placed
+from paddock.jobs.schedule_runs import ordered_job
 from paddock.log import masked
 
 EXAMPLE_ID = "019a8b1e-4c00-7000-8f6e-2f9d3c0a51e7"
@@ -89,8 +90,12 @@ def some_job_json(job: Job | Placed, fields: Collection[str]) -> dict[str, Any]:
 
 
 def job_json(job: Job, kinds: Kinds) -> dict[str, Any]:
+    shown = brief_job_json(job)
+    ordered = ordered_job(kinds, job)
+    if ordered is not None:
+        shown["links"]["ordered_job"] = location(ordered)
     return {
-        **brief_job_json(job),
+        **shown,
         "payload": masked(job.payload),
         "saved": public_saved(job.saved, kinds.get(job.kind)),
         "result": masked(job.result),

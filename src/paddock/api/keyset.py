@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from paddock.api.pagination import read_cursor, write_cursor
@@ -19,6 +19,16 @@ def read_place(cursor: str | None) -> UUID | None:
 def next_cursor(items: Sequence[Mapping[str, Any]], limit: int, by: str = "id") -> str | None:
     """A full page may be the last; the one after it is then empty."""
     return write_cursor(items[-1][by]) if len(items) == limit else None
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> object: ...
+
+
+def cursor_after(found: Sequence[HasId], limit: int) -> str | None:
+    """The same for things themselves, which a page of the dashboard shows."""
+    return write_cursor(found[-1].id) if len(found) == limit else None
 
 
 def along(statement: Statement, columns: Mapping[str, str]) -> Statement:

@@ -10,14 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
+from paddock.api.database_problems import database_problem
 from paddock.api.documenting import documented
-from paddock.api.errors import database_away, invalid_field
+from paddock.api.errors import invalid_field
 from paddock.api.guard import guarded_router
 from paddock.api.hub import Watch, Watcher
 from paddock.api.ids import optional_id
 from paddock.api.job_json import EXAMPLE_ID, BriefJob
-from paddock.api.plane import Plane, ThePlane
+from paddock.api.plane import ControlPlane, ThePlane
 from paddock.api.tokens import Caller
 from paddock.stopping import cancel
 
@@ -26,7 +28,7 @@ TOKEN_CHECK_SECONDS = 60.0
 # How long a watcher that was dropped for slowness may take over its last message.
 LAST_WORD_SECONDS = 10.0
 
-router = guarded_router("stream")
+router = guarded_router("stream", PEOPLE)
 
 STREAM_EXAMPLE = (
     f'id: 5d1b6a0c9e2f7c0a41d3\nevent: job\ndata: {{"id":"{EXAMPLE_ID}","kind":"probe","status":"completed"}}\n\n'
@@ -34,7 +36,7 @@ STREAM_EXAMPLE = (
 
 
 class EventStream(Response):
-    def __init__(self, plane: Plane, caller: Caller, watcher: Watcher) -> None:
+    def __init__(self, plane: ControlPlane, caller: Caller, watcher: Watcher) -> None:
         super().__init__(
             media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
@@ -76,7 +78,7 @@ class EventStream(Response):
         try:
             return await self.plane.tokens.still_good(self.caller)
         except Exception as problem:
-            if database_away(problem):
+            if database_problem(problem) is not None:
                 return True  # Nothing can be said now, and nothing is told now either; the next minute decides.
             raise
 

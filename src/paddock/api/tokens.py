@@ -5,18 +5,22 @@ much longer; one revoked here stops at once.
 """
 
 import hashlib
+import re
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
+import orjson
 
 from paddock.api.access import Role
 from paddock.api.errors import ApiError
+from paddock.capability import each, grants
+from paddock.config import Config
 from paddock.db.pool import Database, statements
 from paddock.jobs.acting import audit
 from paddock.jobs.errors import Refused
@@ -37,10 +41,8 @@ class Caller:
     role: Role
     owner: str
     kinds: tuple[str, ...] | None = None
-    engine_roles: frozenset[str] = frozenset()
-    engines: frozenset[str] = frozenset()
-    destinations: frozenset[str] = frozenset()
-    databases: frozenset[str] = frozenset()
+    # By the name of the grant.
+    grants: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
     csrf: str | None = None
 
     @property
@@ -60,14 +62,29 @@ class Caller:
     def operator(self) -> bool:
         return self.role in ("ops", "admin")
 
+    def granted(self, grant: str) -> frozenset[str]:
+        """What their token says: names, `EVERYTHING` among them for all."""
+        return self.grants.get(grant, frozenset())
 
-def may_use(granted: frozenset[str], wanted: str) -> bool:
-    """For engine roles, engines, destinations, databases."""
-    return EVERYTHING in granted or wanted in granted
+    def may_use(self, grant: str, name: str) -> bool:
+        return includes(self.granted(grant), name)
+
+
+def includes(granted: Collection[str], name: str) -> bool:
+    return EVERYTHING in granted or name in granted
+
+
+def usable_names(config: Config, caller: Caller) -> dict[str, frozenset[str]]:
+    """All that they may use, by the name of the grant: what their token says, and what capabilities give them besides."""
+    names = {grant.name: caller.granted(grant.name) for grant in grants()}
+    for _, granted in each("granted"):
+        for grant, more in granted(config, caller).items():
+            names[grant] = names.get(grant, frozenset()).union(more)
+    return names
 
 
 def check_engine_role(caller: Caller, role: str | None) -> None:
-    if role is not None and not may_use(caller.engine_roles, role):
+    if role is not None and not caller.may_use("engine_roles", role):
         raise ApiError(
             403,
             "engine_role_not_allowed",
@@ -82,23 +99,23 @@ class NewToken:
     role: Role
     owner: str
     kinds: Sequence[str] | None = None
-    engine_roles: Sequence[str] = ()
-    engines: Sequence[str] = ()
-    destinations: Sequence[str] = ()
-    databases: Sequence[str] = ()
+    # By the name of the grant.
+    grants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     expires_at: datetime | None = None
 
 
 def everything(name: str, role: Role) -> NewToken:
-    """What `paddock up` makes for its own machine: no engine, destination or database is kept from it."""
-    all_of = (EVERYTHING,)
-    return NewToken(
-        name=name, role=role, owner=name, engine_roles=all_of, engines=all_of, destinations=all_of, databases=all_of
-    )
+    """What `paddock up` makes for its own machine: nothing that can be granted is kept from it."""
+    return NewToken(name=name, role=role, owner=name, grants={grant.name: (EVERYTHING,) for grant in grants()})
 
 
 def new_secret() -> str:
     return PREFIX + secrets.token_urlsafe(24)
+
+
+def is_secret(text: str) -> bool:
+    """Whether `new_secret` could have made it. Another text might be one that somebody can guess."""
+    return re.fullmatch(rf"{PREFIX}[A-Za-z0-9_-]{{32}}", text) is not None
 
 
 def hashed(secret: str) -> bytes:
@@ -117,13 +134,14 @@ class Tokens:
         secret = secret or new_secret()
         row = await self._insert(new, secret, actor)
         assert row is not None, "192 random bits do not repeat"
-        return shown(row), secret
+        return token_json(row), secret
 
     async def keep(self, new: NewToken, secret: str, *, actor: str) -> bool:
-        """Makes sure that `secret` is a good token, as `paddock up` does with the one in its file; false if it was
-        revoked or has expired, and a fresh one is needed."""
+        """Makes sure that `secret` is a good token with these grants, as `paddock up` does with the one in its file, which
+        may be older than a capability; false if it was revoked or has expired, and a fresh one is needed."""
         if await self._insert(new, secret, actor) is not None:
             return True
+        await self.db.execute(SQL["add_grants"], hashed(secret), _grants_json(new))
         return await self.db.fetchrow(SQL["token_by_secret"], hashed(secret)) is not None
 
     async def _insert(self, new: NewToken, secret: str, actor: str) -> asyncpg.Record | None:
@@ -135,10 +153,7 @@ class Tokens:
                 new.role,
                 hashed(secret),
                 None if new.kinds is None else list(new.kinds),
-                list(new.engine_roles),
-                list(new.engines),
-                list(new.destinations),
-                list(new.databases),
+                _grants_json(new),
                 new.expires_at,
                 actor,
             )
@@ -149,7 +164,7 @@ class Tokens:
         return row
 
     async def page(self, after: UUID | None, limit: int) -> list[dict[str, Any]]:
-        return [shown(row) for row in await self.db.fetch(SQL["list_tokens"], after, limit)]
+        return [token_json(row) for row in await self.db.fetch(SQL["list_tokens"], after, limit)]
 
     async def revoke(self, id: UUID, *, actor: str, reason: str | None = None) -> dict[str, Any] | None:
         """None: there is no such token. It stops at once in this process, within seconds in others."""
@@ -158,17 +173,17 @@ class Tokens:
             if admins == {id}:
                 raise Refused(
                     "last_admin",
-                    "This is the last admin token; without one nobody could make another.",
+                    "This is the last admin token; without one nobody could create another.",
                     hint="Create its successor first.",
                 )
-            row = await tx.fetchrow(SQL["revoke_token"], id)
+            row = await tx.fetchrow(SQL["revoke_token"], id, actor)
             if row is None:
                 return None
             await tx.execute(SQL["end_web_sessions_of_token"], id)
             await tx.execute(SQL["end_links_of_token"], id)
             await audit(tx, actor, "token_revoked", f"token:{id}", reason, {"name": row["name"], "role": row["role"]})
         self.forget()
-        return shown(row)
+        return token_json(row)
 
     def forget(self) -> None:
         self._remembered.clear()
@@ -207,19 +222,20 @@ def _caller(row: asyncpg.Record) -> Caller:
         role=row["role"],
         owner=row["owner"],
         kinds=None if row["kinds"] is None else tuple(row["kinds"]),
-        engine_roles=frozenset(row["engine_roles"]),
-        engines=frozenset(row["engines"]),
-        destinations=frozenset(row["destinations"]),
-        databases=frozenset(row["databases"]),
+        grants={grant: frozenset(names) for grant, names in orjson.loads(row["grants"]).items()},
         csrf=row.get("csrf"),
     )
 
 
-SHOWN = (
-    *("id", "name", "owner", "role", "kinds", "engine_roles", "engines", "destinations", "databases"),
-    *("created_at", "created_by", "expires_at", "last_used_at", "revoked_at"),
-)
+def _grants_json(new: NewToken) -> str:
+    return orjson.dumps({grant: list(names) for grant, names in new.grants.items()}).decode()
 
 
-def shown(row: asyncpg.Record) -> dict[str, Any]:
-    return {name: row[name] for name in SHOWN}
+def token_json(row: asyncpg.Record) -> dict[str, Any]:
+    """A grant is a field of its own here, empty if the token says nothing of it."""
+    given = orjson.loads(row["grants"])
+    return {
+        **{name: row[name] for name in ("id", "name", "owner", "role", "kinds")},
+        **{grant.name: given.get(grant.name, []) for grant in grants()},
+        **{name: row[name] for name in ("created_at", "created_by", "expires_at", "last_used_at", "revoked_at")},
+    }

@@ -28,7 +28,8 @@ class Loop:
         self._period = period.total_seconds()
         self._clock = clock or SystemClock()
         self._ticked_at = self._clock.monotonic()
-        self.failing = False
+        # What the last tick failed with.
+        self.problem: Exception | None = None
 
     @property
     def healthy(self) -> bool:
@@ -44,11 +45,11 @@ class Loop:
             async with asyncio.timeout(LONGEST_TICK):
                 await self._tick()
         except Exception as problem:  # whatever it was, the next tick is due
-            if not self.failing:
+            if self.problem is None:
                 log.warning("pass_failed", loop=self.name, error=f"{type(problem).__name__}: {problem}")
-            self.failing = True
+            self.problem = problem
         else:
-            if self.failing:
+            if self.problem is not None:
                 log.info("pass_works_again", loop=self.name)
-            self.failing = False
+            self.problem = None
         self._ticked_at = self._clock.monotonic()

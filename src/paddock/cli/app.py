@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from paddock.cli.commands import ABOUT, SECTIONS
+from paddock.cli.commands import ABOUT, sections
 from paddock.cli.errors import FAILED, USAGE, CommandFailed
 
 
@@ -20,7 +20,7 @@ def build() -> App:
         print_error=False,
         exit_on_error=False,
     )
-    for section in SECTIONS:
+    for section in sections():
         for command in section.commands:
             app.command(command.target, name=command.name, help=command.help)
     return app
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(failed.message, failed.hint)
         return failed.exit_code
     except CycloptsError as mistake:
-        tell(str(mistake).strip(), f"paddock {_told(arguments)}--help shows what it takes.")
+        tell(str(mistake).strip(), f"paddock {_understood(arguments)}--help shows what it takes.")
         return USAGE
     except KeyboardInterrupt:
         tell("Interrupted.")
@@ -63,9 +63,9 @@ def _colours() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ
 
 
-def _told(arguments: Sequence[str]) -> str:
+def _understood(arguments: Sequence[str]) -> str:
     """The commands that were understood, for `paddock jobs list --help`."""
-    verbs = {command.name: command.verbs.split() for section in SECTIONS for command in section.commands}
+    verbs = {command.name: command.verbs.split() for section in sections() for command in section.commands}
     noun, verb = [*arguments[:2], "", ""][:2]
     if noun not in verbs:
         return ""

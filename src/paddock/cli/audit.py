@@ -29,7 +29,7 @@ def audit(
     subject:
         Done to this, like job:ID, kind:NAME or schedule:NAME.
     since:
-        After this time (UTC unless told), or within this long: 2026-11-15T09:00, 2h, 7d.
+        After this time (UTC by default), or within this long: 2026-11-15T09:00, 2h, 7d.
     limit:
         How many at most.
     """

@@ -1,14 +1,13 @@
 """The line to the control plane: finds the server and the token, asks, and turns refusals into sentences."""
 
 import contextlib
-import json
-import os
+import shlex
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
@@ -16,12 +15,16 @@ from cyclopts import Group, Parameter
 from paddock.cli.errors import FAILED, NOT_FOUND, REFUSED, USAGE, CommandFailed
 
 if TYPE_CHECKING:
-    from paddock.client import Message
+    from paddock.client import Client, Message
+    from paddock.client.finding import ServerAddress
+
+T = TypeVar("T")
 
 SERVER_OPTIONS = Group("Server", sort_key=9)
 
-EXIT_CODES: Mapping[int, int] = {400: USAGE, 404: NOT_FOUND, 409: REFUSED, 422: USAGE, 503: REFUSED}
-START_ONE = "Start one with `paddock up`, or name yours with --server URL or PADDOCK_SERVER."
+EXIT_CODES: Mapping[int, int] = {
+    400: USAGE, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 413: USAGE, 422: USAGE, 503: REFUSED
+}  # fmt: skip
 
 
 @Parameter(name="*", group=SERVER_OPTIONS)
@@ -33,82 +36,36 @@ class Connect:
     token_file: Annotated[Path | None, Parameter(help="File that holds the token.")] = None
     data: Annotated[Path | None, Parameter(help="Data folder of a `paddock up` on this machine.")] = None
 
+    @property
+    def options(self) -> str:
+        """As they were typed, for the commands that a hint names: ` --data demo`."""
+        named = (("--server", self.server), ("--token-file", self.token_file), ("--data", self.data))
+        return "".join(f" {option} {shlex.quote(str(value))}" for option, value in named if value is not None)
+
 
 HERE = Connect()
 
 
-@dataclass(frozen=True)
-class Found:
-    """Where the server is and how that was learnt."""
-
-    url: str
-    token: str | None
-    told_by: str
-
-
-def find(connect: Connect) -> Found:
+def find(connect: Connect) -> "ServerAddress":
     """--server, then PADDOCK_SERVER or paddock.toml, then the running `paddock up`."""
-    from paddock.config import load
+    from paddock.client import PaddockError
+    from paddock.client.finding import find_server
 
-    config = load(
-        overrides={"server": connect.server, "token_file": connect.token_file, "data": connect.data},
-    )
-    token = config.bearer_token()
-    secret = token.get_secret_value() if token else None
-    if config.server is not None and (connect.server is not None or connect.data is None):
-        # The token of a local `up` is for that server only: it is not sent to whatever address was named.
-        return Found(config.server, secret or _token_if_same(config.data, config.server), config.source("server"))
-    url = read_address(config.data)
-    if url is None:
-        raise CommandFailed(f"No Paddock is running in {config.data}.", hint=START_ONE)
-    return Found(url, secret or read_token(config.data), f"{config.data}/server.json")
-
-
-def read_address(data: Path) -> str | None:
-    """What a running `paddock up` wrote; None when there is none, or it was killed and left its file behind."""
     try:
-        told = json.loads((data / "server.json").read_text("utf-8"))
-        url, pid = str(told["url"]), int(told["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return url if is_alive(pid) else None
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:  # alive, and somebody else's
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def read_token(data: Path) -> str | None:
-    try:
-        return (data / "admin.token").read_text("utf-8").strip() or None
-    except PermissionError:
-        raise CommandFailed(
-            f"{data / 'admin.token'} belongs to somebody else.",
-            hint="Ask them for a token of your own: PADDOCK_TOKEN or --token-file FILE.",
-        ) from None
-    except OSError:
-        return None
-
-
-def _token_if_same(data: Path, url: str) -> str | None:
-    return read_token(data) if read_address(data) == url.rstrip("/") else None
+        return find_server(connect.server, connect.token_file, connect.data)
+    except PaddockError as error:
+        raise CommandFailed(error.message, hint=error.hint) from None
 
 
 class Server:
     """The small client, with its errors as sentences for the terminal."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: "ServerAddress", patience: float = 0.0) -> None:
         from paddock.client import Client
 
         self.url = found.url
         self.told_by = found.told_by
-        self._client = Client(found.url, found.token)
+        self._client = Client(found.url, found.token, patience=patience)
 
     def get(self, path: str, **parameters: Any) -> Any:
         return self.answer("GET", path, parameters=parameters)["data"]
@@ -153,6 +110,11 @@ class Server:
                 method, path, params=parameters, body=body, idempotency_key=idempotency_key, role=role, timeout=timeout
             )
 
+    def ask(self, question: Callable[["Client"], T]) -> T:
+        """What the Python client finds."""
+        with self._sentences():
+            return question(self._client)
+
     def about_file(self, path: str) -> Mapping[str, str]:
         with self._sentences():
             return self._client.about_file(path)
@@ -172,7 +134,7 @@ class Server:
         except PaddockError as error:
             hint = error.hint
             if error.code == f"http_{error.status}":
-                hint = f"Is {self.url} the right address? It was told by {self.told_by}."
+                hint = f"Is {self.url} the right address? It comes from {self.told_by}."
             elif error.status == 401:
                 hint = (
                     "The token comes from --token-file, PADDOCK_TOKEN, PADDOCK_TOKEN_FILE or admin.token in the data "
@@ -184,7 +146,9 @@ class Server:
         self._client.close()
 
     def away(self) -> CommandFailed:
-        return CommandFailed(f"No Paddock answers at {self.url} (told by {self.told_by}).", hint=START_ONE)
+        from paddock.client.finding import START_ONE
+
+        return CommandFailed(f"No Paddock answers at {self.url} (address from {self.told_by}).", hint=START_ONE)
 
 
 class Refusal(CommandFailed):
@@ -201,9 +165,10 @@ class Refusal(CommandFailed):
 OPENED = contextlib.ExitStack()
 
 
-def open_server(connect: Connect) -> Server:
-    """Says at once when nobody listens there: the client itself is patient."""
-    server = Server(find(connect))
+def open_server(connect: Connect, patience: float = 0.0) -> Server:
+    """Says at once when nobody listens there: the client itself is patient. A refusal is repeated for `patience` seconds
+    where the server says that it may be."""
+    server = Server(find(connect), patience)
     OPENED.callback(server.close)
     parts = urlsplit(server.url)
     port = parts.port or (443 if parts.scheme == "https" else 80)

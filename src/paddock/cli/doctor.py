@@ -4,30 +4,42 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from paddock.cli.connection import HERE, Connect, Refusal, Server, open_server
 from paddock.cli.errors import CommandFailed
 from paddock.cli.output import Output, dump, is_terminal
-from paddock.cli.wording import moment, span
+from paddock.cli.wording import moment, several, span
 
 SKEW_SECONDS = 5.0
 PROBE_SECONDS = 30.0
+LONGEST_CHECKS = 120.0
 SIGNS = {"ok": "✓", "warning": "!", "broken": "✗"}
 COLOURS = {"ok": "32", "warning": "33", "broken": "31"}
 
 
-def doctor(*, probe: bool = True, output: Output = "table", connect: Connect = HERE) -> int:
-    """Check the server, its database, clocks, object store and workers. Exits 1 when something is broken.
+def doctor(
+    *,
+    probe: bool = True,
+    cluster: Annotated[bool, Parameter(negative=())] = False,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Check the server, its database, clocks, object store and workers, and every engine, database to dump and
+    destination. Exits 1 when something is broken.
 
     Parameters
     ----------
     probe:
         Run a small job to its end.
+    cluster:
+        Run a pod like an instance's on the cluster, and say what it reaches.
     """
     findings: list[dict[str, Any]] = []
     try:
-        for finding in examine(connect, probe):
+        for finding in examine(connect, probe, cluster):
             findings.append(finding)
             if output == "table":
                 _write(finding)
@@ -44,13 +56,13 @@ def doctor(*, probe: bool = True, output: Output = "table", connect: Connect = H
     return 1 if any(finding["level"] == "broken" for finding in findings) else 0
 
 
-def examine(connect: Connect, probe: bool) -> Iterator[dict[str, Any]]:
+def examine(connect: Connect, probe: bool, cluster: bool = False) -> Iterator[dict[str, Any]]:
     server = open_server(connect)
     began = datetime.now(UTC)
     health = server.get("/health")
     yield from _versions(server, health)
     try:
-        told = server.get("/api/ops/doctor")
+        told = server.answer("GET", "/api/ops/doctor", timeout=LONGEST_CHECKS)["data"]
     except Refusal as refusal:
         if refusal.status not in (403, 404):
             raise
@@ -65,6 +77,8 @@ def examine(connect: Connect, probe: bool) -> Iterator[dict[str, Any]]:
     yield from told["findings"]
     if probe:
         yield from _probe(server, {finding["check"] for finding in told["findings"] if finding["level"] == "broken"})
+    if cluster:
+        yield from _probe_cluster(server)
 
 
 def _versions(server: Server, health: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -94,6 +108,14 @@ def _probe(server: Server, broken: set[str]) -> Iterator[dict[str, Any]]:
     """The whole way: submit, claim, run, finish."""
     if "workers" in broken:
         return  # it would only wait; that is said already
+    if any(kind["name"] == "probe" and kind["unoffered"] for kind in server.pages("/api/kinds", None)):
+        # Such are the workers of deploy/: each has the kinds of its work alone.
+        message = "No job was run: no live worker offers `probe`."
+        what_to_do = (
+            "Add it to PADDOCK_WORKER_KINDS of a worker, and to the kinds of its token; --no-probe leaves it out."
+        )
+        yield _finding("a job", "warning", message, what_to_do)
+        return
     began = time.monotonic()
     try:
         job = server.make_work("/api/jobs", {"kind": "probe", "payload": {"result": "well"}, "tags": ["doctor"]})
@@ -115,6 +137,26 @@ def _probe(server: Server, broken: set[str]) -> Iterator[dict[str, Any]]:
         yield _finding("a job", "ok", f"A probe ran on {job['claimed_by']} and completed within {span(took)}.")
 
 
+def _probe_cluster(server: Server) -> Iterator[dict[str, Any]]:
+    """A pod takes as long as its image: whoever asks may wait for it, and gives up by Ctrl-C."""
+    check = "cluster probe"
+    try:
+        made = server.post("/api/ops/cluster/probe", {})
+        while (job := server.get(f"/api/jobs/{made['job_id']}", wait=30))["completed_at"] is None:
+            pass
+    except Refusal as refusal:
+        if refusal.exit_code != 4:
+            raise
+        yield _finding(check, "warning", refusal.message, refusal.hint)
+        return
+    if job["status"] != "completed":
+        why = f"`paddock why {job['id']}` tells more."
+        told = f"{job['error_message']} ({job['error_code']})"
+        yield _finding(check, "broken", f"The probe {job['status']}: {told}", why)
+        return
+    yield from job["result"]["findings"]
+
+
 def _finding(check: str, level: str, message: str, what_to_do: str | None = None) -> dict[str, Any]:
     """As the server's own come over the line."""
     return {"check": check, "level": level, "message": message, "what_to_do": what_to_do}
@@ -133,8 +175,8 @@ def _sum_up(findings: list[dict[str, Any]]) -> None:
     bad = sum(finding["level"] == "broken" for finding in findings)
     odd = sum(finding["level"] == "warning" for finding in findings)
     if bad:
-        sys.stdout.write(f"\n{bad} broken, {odd} to look at.\n")
+        sys.stdout.write(f"\n{bad} broken, {several(odd, 'warning')}.\n")
     elif odd:
-        sys.stdout.write(f"\nIt works; {odd} to look at.\n")
+        sys.stdout.write(f"\nWorking, with {several(odd, 'warning')}.\n")
     else:
-        sys.stdout.write("\nAll is well.\n")
+        sys.stdout.write("\nAll well.\n")

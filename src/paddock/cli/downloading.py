@@ -1,31 +1,32 @@
 """Files from the server to this disk: into a name of their own first, then by one rename to where they belong."""
 
-import hashlib
-import shutil
+import os
+import shlex
 import sys
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 from uuid import UUID
 
-from paddock.cli.connection import Refusal, Server
-from paddock.cli.errors import CommandFailed, wrong_usage
+from paddock.cli import replacing, resuming
+from paddock.cli.connection import Server
+from paddock.cli.endings import EXPORTS, Ending
+from paddock.cli.errors import CommandFailed
 from paddock.cli.output import Item
 
-TRIES = 5
-FIRST_PAUSE = 0.5
-ENDINGS = (".parquet", ".csv", ".jsonl", ".ndjson", ".gz", ".zst")
+What = Literal["export", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where the files of an export are to go."""
+    """Where the files of an export or a snapshot are to go."""
 
     path: Path
     single: bool
     to_stdout: bool = False
     force: bool = False
+    ending: Ending | None = None
 
 
 def wanted(to: str, *, force: bool = False) -> Wanted:
@@ -33,43 +34,82 @@ def wanted(to: str, *, force: bool = False) -> Wanted:
     if to == "-":
         return Wanted(Path("-"), single=True, to_stdout=True)
     path = Path(to).expanduser()
-    single = path.suffix in ENDINGS and not to.endswith("/") and not path.is_dir()
-    if not path.parent.is_dir():
-        raise wrong_usage(f"{path.parent} is not a folder.")
-    if not force and (path.exists() and (single or any(path.iterdir()))):
-        raise wrong_usage(f"{path} is there already.", "Name another place, or write over it with --force.")
-    return Wanted(path, single, force=force)
+    if not path.suffix or to.endswith("/") or path.is_dir():
+        replacing.check_folder(path, force=force)
+        return Wanted(path, single=False, force=force)
+    ending = EXPORTS.of(path, f" A folder is named with a slash at its end: {path.name}/")
+    replacing.check_file(path, force=force)
+    return Wanted(path, single=True, force=force, ending=ending)
 
 
-def fetch(server: Server, export: Item, target: Wanted) -> None:
-    id = _id(export)
-    files = server.get(f"/api/exports/{id}/files")["files"]
+def wanted_folder(to: str, *, force: bool = False) -> Wanted:
+    """For what is many files, whatever the name looks like."""
+    path = Path(to).expanduser()
+    replacing.check_folder(path, force=force)
+    return Wanted(path, single=False, force=force)
+
+
+def fetch(server: Server, item: Item, target: Wanted, what: What = "export") -> None:
+    id = _id(item, what)
+    files = server.get(f"/api/{what}s/{id}/files")["files"]
+    command = f"paddock {what}s download {id} --to"
     if target.single and len(files) != 1:
-        raise CommandFailed(f"The export has {len(files)} files.", hint=f"paddock exports download {id} --to FOLDER")
-    path = f"/api/exports/{id}/download"
+        raise CommandFailed(f"The {what} has {len(files)} files.", hint=f"{command} FOLDER")
+    path = f"/api/{what}s/{id}/download"
     if target.to_stdout:
-        _write(server, path, files[0], sys.stdout.buffer, 0)
+        try:
+            _write(server, path, files[0], sys.stdout.buffer, 0)
+        except KeyboardInterrupt:
+            raise replacing.interrupted(None) from None
         sys.stdout.buffer.flush()
         return
-    partial = target.path.with_name(f"{target.path.name}.partial-{id}")
     # All of them before the first is written.
-    places = [partial if target.single else partial / _inside(file["name"]) for file in files]
-    for file, place in zip(files, places, strict=True):
+    names = [str(_inside(file["name"])) for file in files]
+    if target.single:
+        EXPORTS.check(target.path, names[0], command)
+    else:
+        replacing.check_folder(target.path, force=target.force, writes=set(names).__contains__)
+    partial = _partial(target, id)
+    try:
+        _download(server, path, dict(zip(names, files, strict=True)), partial, target)
+    except KeyboardInterrupt:
+        to = shlex.quote(str(target.path) if target.single else f"{target.path}/")
+        again = f"{command} {to}{' --force' * target.force}"
+        raise replacing.interrupted(again) from None
+
+
+def _download(server: Server, path: str, files: Mapping[str, Item], partial: Path, target: Wanted) -> None:
+    sums: dict[str, str] = {}
+    for name, file in files.items():
+        place = partial if target.single else partial / name
         _check_no_link(partial, place)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _file(server, path, file, place)
+            sums[name] = _file(server, path, file, place)
         except OSError as problem:
             raise CommandFailed(f"{place} cannot be written: {problem.strerror}.") from None
-    _settle(partial, target)
+    try:
+        _settle(partial, target, sums)
+    except OSError as problem:
+        raise CommandFailed(
+            f"{target.path} cannot be written: {problem.strerror}.",
+            hint=f"What was downloaded is kept in {partial}; the next download resumes from there.",
+        ) from None
 
 
-def _id(export: Item) -> UUID:
+def _partial(target: Wanted, id: UUID) -> Path:
+    """On the disk of the place itself: a folder that is there may be a link, a disk of its own or where we stand."""
+    if not target.single and target.path.is_dir():
+        return target.path / f".partial-{id}"
+    return target.path.with_name(f"{target.path.name}.partial-{id}")
+
+
+def _id(item: Item, what: What) -> UUID:
     """It becomes part of a name on this disk."""
     try:
-        return UUID(export["id"])
+        return UUID(item["id"])
     except ValueError:
-        raise CommandFailed(f"The server names an export {export['id']!r}, which is no id.") from None
+        raise CommandFailed(f"The server gives the {what} the id {item['id']!r}, which is no id.") from None
 
 
 def _inside(name: str) -> PurePosixPath:
@@ -89,48 +129,31 @@ def _check_no_link(partial: Path, place: Path) -> None:
         raise CommandFailed(f"{place} leads elsewhere by a link.", hint=f"Remove {partial}, then download again.")
 
 
-def _settle(partial: Path, target: Wanted) -> None:
-    """The one rename. What --force takes away goes first to a name of its own."""
-    if target.path.is_dir():
-        if any(target.path.iterdir()):
-            old = partial.with_name(partial.name.replace(".partial-", ".old-"))
-            target.path.rename(old)
-            partial.rename(target.path)
-            shutil.rmtree(old)
-            return
-        target.path.rmdir()
-    partial.rename(target.path)
+def _settle(partial: Path, target: Wanted, sums: Mapping[str, str]) -> None:
+    """By one rename, or into the folder that is there."""
+    if target.single:
+        replacing.check_file(target.path, force=target.force)
+        partial.replace(target.path)
+    elif partial.parent == target.path:
+        replacing.move_in(partial, target.path, sums, force=target.force)
+    else:
+        replacing.write_list(partial, sums)
+        partial.rename(target.path)
 
 
-def _file(server: Server, path: str, file: Item, place: Path) -> None:
-    """Goes on where an earlier download of the same export ended; checked whole by its sum."""
-    with place.open("ab") as sink:
+def _file(server: Server, path: str, file: Item, place: Path) -> str:
+    """Goes on where an earlier download of the same files ended; checked whole by its sum, which is returned."""
+    with replacing.open_partial(place) as sink:
         _write(server, path, file, sink, sink.tell())
-    if file.get("sha256") and _sum(place) != file["sha256"]:
+        sink.flush()
+        os.fsync(sink.fileno())
+    digest = replacing.digest_of(place)
+    if file.get("sha256") and digest != file["sha256"]:
         place.unlink()
         raise CommandFailed(f"{place.name} did not arrive as it was sent.", hint="Download it again.")
+    return digest
 
 
 def _write(server: Server, path: str, file: Item, sink: BinaryIO, start: int) -> None:
-    for attempt in range(TRIES):
-        if start >= file["bytes"]:
-            return
-        if attempt:
-            time.sleep(FIRST_PAUSE * 2**attempt)
-        try:
-            for chunk in server.download(path, start=start, file=file["name"]):
-                start += len(chunk)
-                if start > file["bytes"]:
-                    raise CommandFailed(f"{file['name']} is longer than the server said.", hint="Download it again.")
-                sink.write(chunk)
-        except CommandFailed as problem:
-            refused = isinstance(problem, Refusal) and problem.status < 429
-            if attempt == TRIES - 1 or refused or start > file["bytes"]:
-                raise
-    if start < file["bytes"]:
-        raise CommandFailed(f"{file['name']} ended early.", hint="Download it again: it goes on where it stopped.")
-
-
-def _sum(place: Path) -> str:
-    with place.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    name, size = file["name"], file["bytes"]
+    resuming.write_all(lambda at: server.download(path, start=at, file=name), name, size, sink, start)

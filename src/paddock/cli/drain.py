@@ -9,7 +9,7 @@ from paddock.cli.output import Output, show_one
 
 app = App(name="drain", help="Refuse new work, or accept it again.")
 
-Reason = Annotated[str | None, Parameter(help="Why: told to those who are refused, and kept in the audit log.")]
+Reason = Annotated[str | None, Parameter(help="Why: shown to those who are refused, and kept in the audit log.")]
 
 
 @app.command

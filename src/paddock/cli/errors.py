@@ -1,6 +1,8 @@
 """Why a command ends badly: a sentence, what to do, and an exit code."""
 
 FAILED, USAGE, NOT_FOUND, REFUSED = 1, 2, 3, 4
+# As a shell says it of what Ctrl-C ended.
+INTERRUPTED = 130
 
 
 class CommandFailed(Exception):

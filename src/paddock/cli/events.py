@@ -8,7 +8,7 @@ from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.output import Column, Output, field, show
 from paddock.cli.wording import clock_time
 
-app = App(name="events", help="Facts, and who was told.")
+app = App(name="events", help="What happened, and who received it.")
 
 
 @app.command(name="list")
@@ -37,8 +37,15 @@ def list_events(
 
 
 @app.command
+def types(*, output: Output = "table", connect: Connect = HERE) -> int:
+    """List the types of events there are. A webhook may also name a family, like job.*, or all: *."""
+    show(open_server(connect).get("/api/events/types"), TYPES, output, name="type", none="There are no types.")
+    return 0
+
+
+@app.command
 def deliveries(event: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """List who was told of an event, and how that went.
+    """List the deliveries of an event.
 
     Parameters
     ----------
@@ -46,24 +53,38 @@ def deliveries(event: str, *, output: Output = "table", connect: Connect = HERE)
         Its id.
     """
     found = open_server(connect).pages(f"/api/events/{event}/deliveries", None)
-    show(found, DELIVERIES, output, name="job_id", none="Nobody was to be told.")
+    show(found, DELIVERIES, output, name="job_id", none="No deliveries: nobody subscribed to it.")
     return 0
 
 
 @app.command
-def redeliver(event: str, *, webhook: str | None = None, output: Output = "table", connect: Connect = HERE) -> int:
-    """Tell the webhooks of an event again, whether they were reached or not.
+def redeliver(
+    event: str,
+    *,
+    webhook: str | None = None,
+    kind: str | None = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Deliver an event again to its webhooks and to the kinds that hear it, whether they were reached or not.
 
     Parameters
     ----------
     event:
         Its id.
     webhook:
-        Tell only this one.
+        Only to this webhook.
+    kind:
+        Only to this kind.
     """
-    body = {} if webhook is None else {"webhook_id": webhook}
+    body = {name: value for name, value in (("webhook_id", webhook), ("kind", kind)) if value is not None}
     made = open_server(connect).make_work(f"/api/events/{event}/redeliver", body)
-    show(made, REDELIVERIES, output, none="Nobody listens to it: `paddock webhooks list` has those who do.")
+    show(
+        made,
+        REDELIVERIES,
+        output,
+        none="Nobody subscribes to it: `paddock webhooks list` shows who subscribes to what.",
+    )
     return 0
 
 
@@ -75,5 +96,11 @@ COLUMNS: Sequence[Column] = (
     field("owner"),
     field("data", wide=True),
 )
+TYPES: Sequence[Column] = (field("type"), field("says"))
 REDELIVERIES: Sequence[Column] = (field("id", "job"), field("status"))
-DELIVERIES: Sequence[Column] = (field("webhook_id", "webhook"), field("job_id", "job"), field("status"))
+DELIVERIES: Sequence[Column] = (
+    field("webhook_id", "webhook"),
+    field("kind"),
+    field("job_id", "job"),
+    field("status"),
+)

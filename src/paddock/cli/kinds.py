@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from paddock.cli.connection import HERE, Connect, open_server
-from paddock.cli.output import Column, Item, Output, Watch, field, repeatedly, show, show_one, table
+from paddock.cli.output import Column, Item, Output, Watch, field, show_one, show_or_watch
 
 app = App(name="kinds", help="What can run, and whether it may.")
 
@@ -17,14 +17,9 @@ Reason = Annotated[str | None, Parameter(help="Why: shown beside the kind and ke
 def list_kinds(*, output: Output = "table", watch: Watch = False, connect: Connect = HERE) -> int:
     """List the kinds with their queues, and whether a live worker offers them."""
     server = open_server(connect)
-
-    def found() -> list[dict[str, Any]]:
-        return list(server.pages("/api/kinds", None))
-
-    if watch:
-        return repeatedly(lambda: table(found(), COLUMNS))
-    show(found(), COLUMNS, output, name="name", none="No kinds.")
-    return 0
+    return show_or_watch(
+        lambda: server.pages("/api/kinds", None), COLUMNS, output, watch=watch, name="name", none="No kinds."
+    )
 
 
 @app.command

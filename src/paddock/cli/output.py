@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Form = Literal["table", "json", "yaml", "name"]
 Output = Annotated[Form, Parameter(name=["--output", "-o"], help="Form of the answer.")]
-Watch = Annotated[bool, Parameter(name=["--watch", "-w"], negative=(), help="Show it again as it changes.")]
+Watch = Annotated[bool, Parameter(name=["--watch", "-w"], negative=(), help="Keep showing it as it changes.")]
 Item = Mapping[str, Any]
 
 WATCH_SECONDS = 2.0
@@ -38,6 +38,10 @@ class Column:
     right: bool = False
     # Gives way when the terminal is narrow; all others are shown whole.
     wide: bool = False
+    # In a pipe a wide column is as long as its longest cell, and pads all others to it: SQL would fill screens.
+    longest_in_pipe: int | None = None
+    # The title is a name that somebody gave, in their own letters.
+    named: bool = False
 
 
 def field(name: str, title: str | None = None, **options: bool) -> Column:
@@ -59,7 +63,7 @@ def is_terminal() -> bool:
 
 
 def console() -> "Console":
-    """In a pipe nothing is wrapped or cut: the reader is a program, or a file."""
+    """In a pipe nothing is wrapped, and nothing cut but SQL: the reader is a program, or a file."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False, width=None if is_terminal() else 10_000)
@@ -97,6 +101,22 @@ def show(items: Iterable[Item], columns: Sequence[Column], form: Form, *, name: 
         write(table(found, columns))
 
 
+def show_or_watch(
+    fetch: Callable[[], Iterable[Item]],
+    columns: Sequence[Column],
+    form: Form,
+    *,
+    watch: bool,
+    name: str = "id",
+    none: str,
+) -> int:
+    """A list; with --watch again and again, as a table."""
+    if watch:
+        return repeatedly(lambda: table(items, columns) if (items := list(fetch())) else none)
+    show(fetch(), columns, form, name=name, none=none)
+    return 0
+
+
 def show_one(item: Item, form: Form, *, name: str = "id", person: Callable[[Item], "RenderableType"]) -> None:
     if form == "name":
         sys.stdout.write(f"{item[name]}\n")
@@ -122,7 +142,7 @@ def table(items: Sequence[Item], columns: Sequence[Column]) -> "RenderableType":
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, width in zip(columns, _widths(items, columns), strict=True):
         shown.add_column(
-            column.title.upper(),
+            Text(column.title if column.named else column.title.upper()),
             justify="right" if column.right else "left",
             no_wrap=True,
             overflow="ellipsis",
@@ -142,8 +162,11 @@ def _widths(items: Sequence[Item], columns: Sequence[Column]) -> list[int]:
     wanted = [max(cell_len(cell) for cell in (column.title, *map(column.cell, items))) for column in columns]
     fixed = sum(width + GAP for width, column in zip(wanted, columns, strict=True) if not column.wide)
     room = (console().width - fixed) // max(1, sum(column.wide for column in columns)) - GAP
+    piped = not is_terminal()
     return [
-        max(cell_len(column.title), min(width, room)) if column.wide else width
+        max(cell_len(column.title), min(width, room, (column.longest_in_pipe if piped else None) or room))
+        if column.wide
+        else width
         for width, column in zip(wanted, columns, strict=True)
     ]
 

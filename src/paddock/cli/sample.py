@@ -62,6 +62,12 @@ SELECT origin, destination, airline, departed::TIMESTAMP AS departed, delay, pri
 FROM 'flights.csv'
 WHERE delay > 60"""
 
+# Two questions to the graph of that mapping.
+ON_TIME = """\
+MATCH p = (:Airport {code: 'XHY'})-[:ROUTE* SHORTEST 1..10 (r, n | WHERE r.delay_minutes < 0)]->(b:Airport)
+RETURN length(p) AS flights, count(*) AS airports ORDER BY flights"""
+IMPORTANT = "MATCH (a:Airport) RETURN a.code, a.city, round(100 * a.rank, 2) AS percent ORDER BY a.rank DESC LIMIT 5"
+
 
 def write_sample(folder: Path) -> int:
     """Writes the files and returns how many rows they have together."""

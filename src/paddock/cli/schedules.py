@@ -10,27 +10,23 @@ from cyclopts import App, Parameter
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.errors import wrong_usage
 from paddock.cli.jobs.submitting import read_payload
-from paddock.cli.output import Column, Item, Output, Watch, facts, field, repeatedly, show, show_one, table
+from paddock.cli.output import Column, Item, Output, Watch, facts, field, show_one, show_or_watch
 from paddock.cli.wording import ago, duration, iso, span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = App(name="schedules", help="Jobs by interval or cron.")
+Reason = Annotated[str | None, Parameter(help="Why: kept in the audit log.")]
 
 
 @app.command(name="list")
 def list_schedules(*, output: Output = "table", watch: Watch = False, connect: Connect = HERE) -> int:
     """List the schedules with their next and last runs."""
     server = open_server(connect)
-
-    def found() -> list[dict[str, Any]]:
-        return list(server.pages("/api/schedules", None))
-
-    if watch:
-        return repeatedly(lambda: table(schedules, COLUMNS) if (schedules := found()) else "No schedules.")
-    show(found(), COLUMNS, output, name="name", none="No schedules.")
-    return 0
+    return show_or_watch(
+        lambda: server.pages("/api/schedules", None), COLUMNS, output, watch=watch, name="name", none="No schedules."
+    )
 
 
 @app.command
@@ -43,13 +39,13 @@ def create(
     every: str | None = None,
     cron: str | None = None,
     timezone: str | None = None,
-    file: Path | None = None,
+    file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     priority: int | None = None,
     tag: Annotated[list[str] | None, Parameter(negative=())] = None,
     output: Output = "table",
     connect: Connect = HERE,
 ) -> int:
-    """Create a schedule. A run that is missed is made up for once; one that overlaps is skipped.
+    """Create a schedule. A run that is missed is made up for by one; one that overlaps is skipped.
 
     Parameters
     ----------
@@ -64,7 +60,7 @@ def create(
     cron:
         Cron expression, like '0 3 * * *'.
     timezone:
-        Time zone of the cron expression; UTC unless told.
+        Time zone of the cron expression; UTC by default.
     file:
         Read the payload from this file instead; - is standard input.
     priority:
@@ -90,28 +86,28 @@ def create(
 
 
 @app.command
-def run(name: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """Run a schedule's job now; its rhythm stays as it is."""
-    job = open_server(connect).make_work(f"{_path(name)}/run", {})
+def run(name: str, *, reason: Reason = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Run a schedule's job now; its next times stay as they are."""
+    job = open_server(connect).make_work(f"{_path(name)}/run", {} if reason is None else {"reason": reason})
     show_one(job, output, person=lambda made: f"{made['id']}  {made['kind']}  {made['status']}")
     return 0
 
 
 @app.command
 def enable(name: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """Let a schedule make jobs again."""
+    """Enable a schedule."""
     return _change(connect, name, {"enabled": True}, output)
 
 
 @app.command
 def disable(name: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """Keep a schedule, but let it make no jobs."""
+    """Disable a schedule; it is kept, but runs nothing."""
     return _change(connect, name, {"enabled": False}, output)
 
 
 @app.command
 def delete(name: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """Delete a schedule; jobs it made stay."""
+    """Delete a schedule; its jobs stay."""
     open_server(connect).delete(_path(name))
     show_one({"name": name, "deleted": True}, output, name="name", person=lambda _: f"{name} is deleted.")
     return 0
@@ -146,11 +142,25 @@ def sheet(schedule: Item) -> "RenderableType":
             ("enabled", schedule.get("enabled")),
             ("next", ago(schedule.get("next_at")) if schedule.get("enabled", True) else "never: disabled"),
             ("last", ago(schedule.get("last_at"))),
+            ("outcome", outcome(schedule)),
             ("skipped", schedule.get("skipped") or None),
             ("problem", schedule.get("last_problem")),
             ("payload", schedule.get("payload")),
         ]
     )
+
+
+def outcome(schedule: Item) -> str:
+    """Of the newest run that has ended, and of the one that runs now: `failed export 019a8b1e-…`."""
+    runs = schedule.get("last_runs") or []
+    ended = next((run for run in runs if run.get("ended_at")), None)
+    shown = [run for run in runs[:1] if run is not ended] + ([ended] if ended else [])
+    return ", before ".join(map(_run, shown)) or "-"
+
+
+def _run(run: Item) -> str:
+    made = " ".join(f"{what} {id}" for what, id in (run.get("made") or {}).items())
+    return f"{run['status'] or 'no longer kept'} {made or 'job ' + str(run['outcome_job_id'] or run['job_id'])}"
 
 
 COLUMNS: Sequence[Column] = (
@@ -160,6 +170,7 @@ COLUMNS: Sequence[Column] = (
     field("enabled"),
     Column("next", lambda schedule: ago(schedule.get("next_at")) if schedule.get("enabled", True) else "-"),
     Column("last", lambda schedule: ago(schedule.get("last_at"))),
+    Column("outcome", outcome, wide=True),
     Column("skipped", lambda schedule: str(schedule.get("skipped") or 0), right=True),
     field("last_problem", "problem", wide=True),
 )

@@ -15,7 +15,7 @@ from paddock.cli.wording import ago, duration, moment, now
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-app = App(name="tokens", help="Who may ask.")
+app = App(name="tokens", help="Who has access, and to what.")
 
 Role = Literal["worker", "analyst", "ops", "admin"]
 Several = Annotated[list[str] | None, Parameter(negative=())]
@@ -32,6 +32,7 @@ def create(
     engine: Several = None,
     destination: Several = None,
     database: Several = None,
+    grant: Several = None,
     expires: str | None = None,
     output: Output = "table",
     connect: Connect = HERE,
@@ -45,9 +46,9 @@ def create(
     name:
         What it is for.
     owner:
-        Whose work it makes; the name unless told.
+        Whose work it makes; default: the name.
     kind:
-        Worker: the kinds it may claim; all unless told. Repeat for several.
+        Worker: the kinds it may claim; default: all. Repeat for several.
     engine_role:
         Engine role it may use. Repeat for several.
     engine:
@@ -56,6 +57,8 @@ def create(
         Destination it may write to. Repeat for several.
     database:
         Database it may dump. Repeat for several.
+    grant:
+        NAME=VALUE, for what another package lets tokens be given. Repeat for several.
     expires:
         After this long, or at this time: 30d, 2027-01-01T00:00Z.
     """
@@ -64,12 +67,15 @@ def create(
         "name": name,
         "owner": owner,
         "kinds": kind,
-        "engine_roles": engine_role,
-        "engines": engine,
-        "destinations": destination,
-        "databases": database,
         "expires_at": expiry(expires),
     }
+    granted = {"engine_roles": engine_role, "engines": engine, "destinations": destination, "databases": database}
+    for text in grant or ():
+        named, _, value = text.partition("=")
+        if not value or named in body:
+            raise wrong_usage(f"'{text}' is no grant: write NAME=VALUE, as in engines=duckdb.")
+        granted[named] = [*(granted.get(named) or ()), value]
+    body |= granted
     made = open_server(connect).post("/api/tokens", {key: value for key, value in body.items() if value is not None})
     return _show_secret(made, output)
 
@@ -180,7 +186,12 @@ def expiry(value: str | None) -> str | None:
         except ValueError:
             raise wrong_usage(f"'{value}' is neither a time nor a duration: write 30d or 2027-01-01T00:00Z.") from None
         return at.isoformat() if at else None
-    return (now() + length).isoformat()
+    try:
+        return (now() + length).isoformat()
+    except OverflowError:
+        raise wrong_usage(
+            f"'{value}' is further ahead than any date: leave --expires out for a token without an end."
+        ) from None
 
 
 def state(token: Item) -> str:
@@ -201,7 +212,7 @@ COLUMNS: Sequence[Column] = (
     field("name"),
     field("role"),
     field("owner"),
-    Column("made", lambda token: ago(token.get("created_at"))),
+    Column("created", lambda token: ago(token.get("created_at"))),
     Column("last used", lambda token: ago(token.get("last_used_at"))),
     Column("state", state, wide=True),
 )

@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from cyclopts import App, Parameter
 
 from paddock.cli.connection import HERE, Connect, open_server
-from paddock.cli.output import Column, Output, field, show, show_one
+from paddock.cli.output import Column, Item, Output, field, show, show_one
 from paddock.cli.wording import ago
 
-app = App(name="webhooks", help="Who is told of events.")
+app = App(name="webhooks", help="Who receives events.")
 
 
 @app.command(name="list")
@@ -37,14 +38,14 @@ def create(
     url:
         Where to deliver.
     type:
-        Event type, like job.failed or job.*; repeat the option for several.
+        Event type, like job.failed or job.*; repeat the option for several. `paddock events types` lists them.
     all_owners:
         Everybody's events, not only yours (ops).
     """
     body: dict[str, Any] = {"url": url, "types": type}
     if all_owners:
         body["all_owners"] = True
-    made = open_server(connect).post("/api/webhooks", body)
+    made = open_server(connect).make_work("/api/webhooks", body)
     if output in ("json", "yaml", "name"):
         show_one(made, output, person=str)
         return 0
@@ -52,6 +53,59 @@ def create(
     if made.get("secret"):
         sys.stdout.write(f"{made['secret']}\n")
         sys.stderr.write("The second line signs its deliveries (HMAC-SHA256). Keep it: it is not shown again.\n")
+    return 0
+
+
+@app.command(name="show")
+def show_webhook(webhook: str, /, *, limit: int = 10, output: Output = "table", connect: Connect = HERE) -> int:
+    """Show a subscription and what its receiver last answered.
+
+    Parameters
+    ----------
+    webhook:
+        Its id.
+    limit:
+        How many deliveries at most.
+    """
+    server = open_server(connect)
+    found = server.get(f"/api/webhooks/{webhook}")
+    told = list(server.pages(f"/api/webhooks/{webhook}/deliveries", limit))
+    if output == "table":
+        show([found], COLUMNS, output, none="No webhook.")
+        show(told, DELIVERIES, output, none="Nothing was delivered yet.")
+    else:
+        show_one({**found, "deliveries": told}, output, person=str)
+    return 0
+
+
+@app.command
+def edit(
+    webhook: str,
+    /,
+    *,
+    url: str | None = None,
+    type: Annotated[list[str] | None, Parameter(negative=())] = None,
+    active: bool | None = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """Change a subscription; what is not named stays, and so does its secret.
+
+    Parameters
+    ----------
+    webhook:
+        Its id.
+    url:
+        Where to deliver from now on, also what waits.
+    type:
+        The event types in place of those it has; repeat the option for several.
+    active:
+        Switch it on again, or off with --no-active.
+    """
+    asked = {"url": url, "types": type, "active": active}
+    body = {name: value for name, value in asked.items() if value is not None}
+    changed = open_server(connect).patch(f"/api/webhooks/{webhook}", body)
+    show_one(changed, output, person=lambda one: f"{one['id']} is changed.")
     return 0
 
 
@@ -70,15 +124,18 @@ def delete(webhook: str, *, output: Output = "table", connect: Connect = HERE) -
 
 
 @app.command(name="test")
-def try_out(webhook: str, *, output: Output = "table", connect: Connect = HERE) -> int:
-    """Deliver a test event to a subscription.
+def try_out(webhook: str, *, type: str | None = None, output: Output = "table", connect: Connect = HERE) -> int:
+    """Deliver a test event to a subscription, or a sample of a type.
 
     Parameters
     ----------
     webhook:
         Its id.
+    type:
+        An event type, like job.failed: its receiver gets what such an event says, with "sample": true.
     """
-    told = open_server(connect).make_work(f"/api/webhooks/{webhook}/test", {})
+    query = "" if type is None else f"?{urlencode({'type': type})}"
+    told = open_server(connect).make_work(f"/api/webhooks/{webhook}/test{query}", {})
     name = "job_id" if isinstance(told, dict) and "job_id" in told else "id"
     show_one(
         told, output, name=name, person=lambda made: f"Delivery {made.get(name)}: `paddock jobs watch` follows it."
@@ -92,5 +149,21 @@ COLUMNS: Sequence[Column] = (
     field("types"),
     field("owner"),
     field("active"),
-    Column("made", lambda webhook: ago(webhook.get("created_at"))),
+    Column("created", lambda webhook: ago(webhook.get("created_at"))),
+)
+
+
+def _answered(delivery: Item) -> str:
+    for name in ("skipped", "error_message", "answered"):
+        if delivery[name] is not None:
+            return str(delivery[name])
+    return "-"
+
+
+DELIVERIES: Sequence[Column] = (
+    Column("event", lambda delivery: delivery["type"] or "no longer kept"),
+    Column("status", lambda delivery: delivery["status"] or "not kept"),
+    Column("tries", lambda delivery: "-" if delivery["attempts"] is None else str(delivery["attempts"]), right=True),
+    Column("created", lambda delivery: ago(delivery["created_at"])),
+    Column("answer", _answered, wide=True),
 )

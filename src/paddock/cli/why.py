@@ -5,8 +5,8 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from paddock.cli.connection import HERE, Connect, Server, allowed_to_fail, open_server
-from paddock.cli.jobs.naming import whole_id
+from paddock.cli.connection import HERE, Connect, Refusal, Server, allowed_to_fail, open_server
+from paddock.cli.jobs.naming import job_meant
 from paddock.cli.output import Output, dump
 from paddock.cli.wording import clock_time
 
@@ -22,10 +22,11 @@ def why(id: str, *, output: Output = "table", connect: Connect = HERE) -> int:
     Parameters
     ----------
     id:
-        Job id, or its beginning if that is unique.
+        Job id, or its beginning if that is unique. Or the id or name of what a job made: an export, a snapshot, a dump, an
+        instance, an ingest run, a table, a schedule.
     """
     server = open_server(connect)
-    whole = whole_id(server, id)
+    whole = job_meant(server, id)
     if output == "table":
         tell(server, whole)
         return 0
@@ -54,7 +55,34 @@ def explained(server: Server, id: str) -> tuple[dict[str, Any], "Explanation"]:
     from paddock.why import explain
 
     job = server.get(f"/api/jobs/{id}")
-    return job, explain(job, server.get(f"/api/jobs/{id}/timeline"), **surroundings(server))
+    timeline = server.get(f"/api/jobs/{id}/timeline")
+    return job, explain(
+        job, timeline, ordered=ordered_by(server, job), around=around(server, id), **surroundings(server)
+    )
+
+
+def around(server: Server, id: str) -> list[dict[str, Any]]:
+    """What is to be said of the whole that it is part of; an older control plane says nothing."""
+    try:
+        return list(server.get(f"/api/jobs/{id}/around"))
+    except Refusal as refusal:
+        if refusal.status not in (403, 404):
+            raise
+        return []
+
+
+def ordered_by(server: Server, job: dict[str, Any]) -> dict[str, Any] | None:
+    """The job that does what this one ordered, or that job's last retry."""
+    path, found = job.get("links", {}).get("ordered_job"), None
+    while path is not None:
+        try:
+            found = server.get(path)
+        except Refusal as refusal:
+            if refusal.status not in (403, 404):
+                raise
+            return found
+        path = found["links"].get("retried_by")
+    return found
 
 
 def surroundings(server: Server) -> dict[str, Any]:

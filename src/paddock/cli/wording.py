@@ -60,7 +60,7 @@ def number(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def several(count: int, word: str) -> str:
+def several(count: float, word: str) -> str:
     return f"{number(count)} {word}" + ("" if count == 1 else "s")
 
 
@@ -68,17 +68,23 @@ def duration(value: str) -> timedelta:
     """`90`, `90s`, `5m`, `2h`, `1d`, or ISO 8601 in the units a duration can have: `PT90S`, `P1DT2H`."""
     import re
 
+    def length(**amounts: float) -> timedelta:
+        try:
+            return timedelta(**amounts)
+        except OverflowError:
+            raise ValueError(f"'{value}' is longer than a duration can be.") from None
+
     plain = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?", value.strip())
     if plain:
         factor = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}[plain[2] or "s"]
-        return timedelta(seconds=float(plain[1]) * factor)
+        return length(seconds=float(plain[1]) * factor)
     iso = re.fullmatch(
         r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", value.strip().upper()
     )
     if not iso or not any(iso.groups()):
         raise ValueError(f"'{value}' is no duration: write 90s, 5m, 2h, 1d or PT90S.")
     weeks, days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
-    return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return length(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
 def point_in_time(value: str, *, ahead: bool = False) -> str:

@@ -1,13 +1,13 @@
 """`paddock workers`: who runs the jobs."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import NOT_FOUND, CommandFailed, wrong_usage
-from paddock.cli.output import Column, Item, Output, Watch, field, repeatedly, show, show_one, table
+from paddock.cli.output import Column, Item, Output, Watch, field, show_one, show_or_watch
 from paddock.cli.wording import ago
 
 app = App(name="workers", help="Who runs the jobs.")
@@ -17,14 +17,14 @@ app = App(name="workers", help="Who runs the jobs.")
 def list_workers(*, output: Output = "table", watch: Watch = False, connect: Connect = HERE) -> int:
     """List the workers' sessions with what they run and when they last gave a sign of life."""
     server = open_server(connect)
-
-    def found() -> list[dict[str, Any]]:
-        return list(server.pages("/api/workers", None))
-
-    if watch:
-        return repeatedly(lambda: table(workers, COLUMNS) if (workers := found()) else "No workers.")
-    show(found(), COLUMNS, output, name="session", none="No workers. Start one with `paddock worker`.")
-    return 0
+    return show_or_watch(
+        lambda: server.pages("/api/workers", None),
+        COLUMNS,
+        output,
+        watch=watch,
+        name="session",
+        none="No workers. Start one with `paddock worker`.",
+    )
 
 
 @app.command

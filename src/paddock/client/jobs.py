@@ -7,17 +7,13 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from paddock.client.errors import Job, NotFinished, PaddockError
-from paddock.client.line import Line
+from paddock.client.connection import Connection
+from paddock.client.errors import Job, PaddockError
 from paddock.client.reading import Message, plain
-
-WAIT_SECONDS = 30
-RECONNECT_SECONDS = 1.0
-# A server that restarts, or whose database does, is away this long at most before one who waits is told so.
-PATIENCE_SECONDS = 120.0
+from paddock.client.waiting import RECONNECT_SECONDS, until
 
 
-class Client(Line):
+class JobsClient(Connection):
     def submit(
         self,
         kind: str,
@@ -48,22 +44,11 @@ class Client(Line):
 
     def wait(self, id: str, timeout: float | None = None) -> Job:
         """The job once it has ended, however it ended; `NotFinished` after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        patience = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            left = WAIT_SECONDS if deadline is None else max(0.0, min(WAIT_SECONDS, deadline - time.monotonic()))
-            try:
-                job = self._job("GET", f"/api/jobs/{id}", params={"wait": left}, timeout=left + self._timeout)
-            except PaddockError as error:
-                if not error.passes or time.monotonic() >= min(patience, deadline or patience):
-                    raise
-                time.sleep(RECONNECT_SECONDS * random.uniform(0.5, 1.5))
-                continue
-            patience = time.monotonic() + PATIENCE_SECONDS
-            if job["completed_at"] is not None:
-                return job
-            if deadline is not None and time.monotonic() >= deadline:
-                raise NotFinished(job)
+        return until(
+            lambda left: self._job("GET", f"/api/jobs/{id}", params={"wait": left}, timeout=left + self._timeout),
+            lambda job: job["completed_at"] is not None,
+            timeout=timeout,
+        )
 
     def cancel(self, id: str, reason: str | None = None) -> Job:
         return self._job("POST", f"/api/jobs/{id}/cancel", body={"reason": reason})

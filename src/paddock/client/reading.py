@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 
-from paddock.client.errors import PaddockError
+from paddock.client.errors import class_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,15 @@ def answer(response: httpx2.Response) -> dict[str, Any]:
     error = content.get("error") if isinstance(content, dict) else None
     if isinstance(error, str):
         # `/export/...` speaks as its older clients expect.
-        error = {"code": response.headers.get("x-error-code", "refused"), "message": error}
+        error = {**content, "code": response.headers.get("x-error-code", "refused"), "message": error}
     if not isinstance(error, dict):
         # Not ours: a proxy on the way.
         error = {"code": f"http_{response.status_code}", "message": f"The server answered {response.status_code}."}
     retry_after = response.headers.get("retry-after", "")
-    raise PaddockError(
+    code = str(error.get("code"))
+    raise class_for(response.status_code, code)(
         response.status_code,
-        str(error.get("code")),
+        code,
         str(error.get("message")),
         hint=error.get("hint"),
         details=error.get("details"),
@@ -72,4 +73,6 @@ def plain(value: Any) -> Any:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return f"PT{value.total_seconds():.12g}S"
     return value

@@ -10,23 +10,25 @@ command line, and it keeps neither the source of a value nor the older names apa
 
 from paddock.config.checking import overlap
 from paddock.config.loading import load
-from paddock.config.model import SECRETS, SETTINGS, Config, Explained
-from paddock.config.names import NAMED_TABLES, OLDER_NAMES, OLDER_PREFIX, PREFIX, TABLES
-from paddock.config.refusing import ConfigError
+from paddock.config.model import Config, Explained
+from paddock.config.names import OLDER_PREFIX, PREFIX
+from paddock.config.refusing import ConfigError, bad_table
+from paddock.config.settings import KnownSetting, Setting, Settings, known_settings, tables_of
 from paddock.config.values import NO_STORE
 
 __all__ = [
-    "NAMED_TABLES",
     "NO_STORE",
-    "OLDER_NAMES",
     "OLDER_PREFIX",
     "PREFIX",
-    "SECRETS",
-    "SETTINGS",
-    "TABLES",
     "Config",
     "ConfigError",
     "Explained",
+    "KnownSetting",
+    "Setting",
+    "Settings",
+    "bad_table",
+    "known_settings",
     "load",
     "overlap",
+    "tables_of",
 ]

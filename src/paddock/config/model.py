@@ -1,13 +1,14 @@
-"""Every setting, its default, and where its value came from."""
+"""Every setting of the core, its default, and where its value came from; and the settings of capabilities."""
 
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr
 
-from paddock.config.refusing import ConfigError, shown, why
+from paddock.config.refusing import ConfigError, display_value, why
+from paddock.config.settings import KnownSetting, Settings, known_settings
 from paddock.config.values import (
     NO_STORE,
     Bytes,
@@ -15,7 +16,6 @@ from paddock.config.values import (
     Days,
     HttpUrl,
     Level,
-    PartBytes,
     Port,
     Proxies,
     Seconds,
@@ -27,6 +27,8 @@ from paddock.config.values import (
     postgres_url,
     store_url,
 )
+
+M = TypeVar("M", bound=Settings)
 
 
 class Explained(NamedTuple):
@@ -51,8 +53,11 @@ class Config(BaseModel):
     trusted_proxies: Proxies = ("127.0.0.1", "::1")  # whose X-Forwarded-Proto and -For are believed
     allowed_hosts: Words = ()
     max_body_bytes: Count = 1024 * 1024
+    max_connections: Count = 1000  # on each port that `serve` listens on
     drain_retry_after_seconds: Seconds = 30
     streams_per_token: Count = 20
+    scaled_kinds: Words = ()  # for which a scaler brings workers: none live is no fault until a job waited for 2 min
+    tokens_dir: Path | None = None  # None: tokens are made by people, `paddock tokens create`
     webhook_allow_private: bool = False
 
     data: Path = Path("paddock-data")
@@ -91,25 +96,23 @@ class Config(BaseModel):
     starburst_password: SecretStr | None = None
     starburst_client_tags: Words = ()
     starburst_source: str | None = None
-    direct_export: bool = True
-    gcp_project: str | None = None
     scratch: Path = Field(default_factory=lambda valid: valid["data"] / "scratch")
     scratch_bytes: Bytes = 16 * 1024**3
-    export_memory_bytes: Bytes = 192 * 1024**2
-    explicit_snapshots: bool = True
     engines: Tables = Field(default_factory=dict)
-    destinations: Tables = Field(default_factory=dict)
-
-    dumps_databases: Tables = Field(default_factory=dict)
-    dumps_default_database: str | None = None  # None: the only one there is
-    dumps_sync_max_seconds: Seconds = 900
-    dumps_keep_days: Days = 7
-    dumps_slice_seconds: Seconds = 4.5
-    dumps_part_bytes: PartBytes | None = None  # None: by the size of the database
-    dumps_cors_origins: Words = ()
-    dumps_callback_allow_http: bool = False
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+    _settings: dict[type[Settings], Settings] = PrivateAttr(default_factory=dict)
+
+    def of(self, model: type[M]) -> M:
+        """The settings of a capability: `config.of(DumpSettings).keep_days`."""
+        held = self._settings.get(model)
+        return held if isinstance(held, model) else model()
+
+    def with_settings(self, *settings: Settings) -> Self:
+        """A copy with these settings of capabilities in the place of what it had."""
+        changed = self.model_copy()
+        changed._settings = {**self._settings, **{type(each): each for each in settings}}
+        return changed
 
     @property
     def beat(self) -> timedelta:
@@ -169,16 +172,18 @@ class Config(BaseModel):
 
     def source(self, name: str) -> str:
         """The variable, file, `argument` or `default` that the value of this setting came from."""
-        return self._sources.get(name) or ("argument" if name in self.model_fields_set else "default")
+        return self._explained(known_settings()[name]).source
 
     def explain(self) -> list[Explained]:
-        return [Explained(name, shown(getattr(self, name)), self.source(name)) for name in type(self).model_fields]
+        return [self._explained(setting) for setting in known_settings().values()]
+
+    def _explained(self, setting: KnownSetting) -> Explained:
+        holder = self.of(setting.model) if issubclass(setting.model, Settings) else self
+        otherwise = "argument" if setting.field in holder.model_fields_set else "default"
+        source = self._sources.get(setting.name) or otherwise
+        return Explained(setting.name, display_value(getattr(holder, setting.field)), source)
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{name}={shown}' for name, shown, _ in self.explain())})"
 
     __str__ = __repr__
-
-
-SETTINGS: frozenset[str] = frozenset(Config.model_fields)
-SECRETS = frozenset({"database_url", "token", "metrics_token", "starburst_password"})

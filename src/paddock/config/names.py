@@ -1,4 +1,7 @@
-"""What settings are called: in the environment, by older deployments, and in the tables of `paddock.toml`."""
+"""What settings of the core are called: in the environment, by older deployments, and in the tables of `paddock.toml`.
+
+Capabilities name their own, see `settings.py`.
+"""
 
 from collections.abc import Mapping
 
@@ -16,8 +19,6 @@ OLDER_NAMES: Mapping[str, str] = {
     "STARBURST_PASSWORD": "starburst_password",
     "STARBURST_CLIENT_TAGS": "starburst_client_tags",
     "STARBURST_SOURCE": "starburst_source",
-    "DIRECT_EXPORT": "direct_export",
-    "GCP_PROJECT": "gcp_project",
     "EXPORT_BUCKET": "export_bucket",
 }
 
@@ -32,8 +33,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "trusted_proxies",
         "allowed_hosts",
         "max_body_bytes",
+        "max_connections",
         "drain_retry_after_seconds",
         "streams_per_token",
+        "scaled_kinds",
+        "tokens_dir",
         "webhook_allow_private",
     ),
     "database": ("database_url", "durable_pool", "relaxed_pool"),
@@ -64,29 +68,18 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "starburst_client_tags",
         "starburst_source",
     ),
-    "exports": (
-        "direct_export",
-        "gcp_project",
-        "export_bucket",
-        "scratch",
-        "scratch_bytes",
-        "export_memory_bytes",
-        "explicit_snapshots",
-    ),
-    "dumps": (
-        "dumps_databases",
-        "dumps_default_database",
-        "dumps_sync_max_seconds",
-        "dumps_keep_days",
-        "dumps_slice_seconds",
-        "dumps_part_bytes",
-        "dumps_cors_origins",
-        "dumps_callback_allow_http",
-    ),
+    # Storage and engines need these, and in the file they have stood here from the beginning.
+    "exports": ("export_bucket", "scratch", "scratch_bytes"),
 }
-# Tables of tables, one for each name: `[engines.warehouse]`, `[dumps.databases.shop]`. What is in them is checked by who uses it.
-NAMED_TABLES = ("engines", "destinations", "dumps_databases")
-# Of those, what is a path: it starts at the file that names it.
-PATHS_IN_TABLES = (
-    "roots", "hidden", "spill_folder", "path", "database", "ca_file", "password_file", "token_file", "work_dir", "pg_dump"
-)  # fmt: skip
+# Keys of `[engines.warehouse]` that are paths, which start at the file that names them.
+PATHS_IN_ENGINES = (
+    "url",
+    "roots",
+    "hidden",
+    "spill_folder",
+    "path",
+    "database",
+    "ca_file",
+    "password_file",
+    "token_file",
+)

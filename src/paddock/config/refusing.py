@@ -1,8 +1,14 @@
 """Sentences about a setting that is wrong, with no secret in them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
+
+from paddock.field_errors import clause_of
+
+if TYPE_CHECKING:
+    from paddock.field_errors import FieldError
 
 
 class ConfigError(Exception):
@@ -11,7 +17,7 @@ class ConfigError(Exception):
     code = "bad_config"
 
 
-def shown(value: object) -> str:
+def display_value(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, SecretStr):
@@ -27,6 +33,16 @@ def shown(value: object) -> str:
     from paddock.log import scrub  # here: only errors and `config show` need it
 
     return scrub(str(value), limit=200)
+
+
+def bad_table(table: str, errors: Iterable["FieldError"], not_fields: Collection[str] = frozenset()) -> ConfigError:
+    """Everything that is wrong with one table of `paddock.toml`. `not_fields` are names of types, which pydantic puts
+    into the place of an error."""
+    sentences = []
+    for path, sentence in errors:
+        where = ".".join([table, *(part for part in path if part not in not_fields)])
+        sentences.append(f"{where} in paddock.toml has a bad value: {clause_of(sentence)}.")
+    return ConfigError(" ".join(sentences))
 
 
 def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:

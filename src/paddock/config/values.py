@@ -19,11 +19,18 @@ def _number(value: object) -> object:
     return value
 
 
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError("it should be valid JSON") from None
+
+
 def _words(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value.startswith("["):
-        return json.loads(value)
+        return _json(value)
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
@@ -31,15 +38,16 @@ def numbers_by_kind(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value.startswith("{"):
-        return json.loads(value)
+        return _json(value)
     pairs = [word.partition("=") for word in value.split(",") if word.strip()]
     if not all(equals for _, equals, _ in pairs):
         raise ValueError("it should look like export=4,dump=1")
     return {kind.strip(): number.strip() for kind, _, number in pairs}
 
 
-def _tables(value: object) -> object:
-    return json.loads(value) if isinstance(value, str) else value
+def table(value: object) -> object:
+    """In the environment it is JSON."""
+    return _json(value) if isinstance(value, str) else value
 
 
 def _http_url(value: str) -> str:
@@ -94,5 +102,5 @@ Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Proxies = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_words)]
-Tables = Annotated[dict[str, dict[str, Any]], BeforeValidator(_tables)]
+Tables = Annotated[dict[str, dict[str, Any]], BeforeValidator(table)]
 Level = Literal["debug", "info", "warning", "error", "critical"]

@@ -10,11 +10,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import asyncpg
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
 
 PoolName = Literal["durable", "relaxed"]
 DEADLOCKS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -23,6 +26,11 @@ DEADLOCK_TRIES = 5
 # others: a pooled connection says it ("cannot switch to state ...") between the server's last words and its close.
 UNAVAILABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 T = TypeVar("T")
+COMMAND_SECONDS = 60
+# A process that was stopped, or whose machine vanished without a word, keeps its transaction open and with it the locks
+# of its rows, for hours if TCP is left to notice. No transaction here waits for anything but the database: one that
+# says nothing for as long as a command may take belongs to nobody, and the database ends it.
+OPEN_TRANSACTION = {"idle_in_transaction_session_timeout": f"{COMMAND_SECONDS}s"}
 
 # Every hot statement reaches its rows by an index. Without this a table that was never analysed, or shrank to nothing,
 # is read whole: 97 -> 991 us per job before the first auto-analyse. The plans are the same for all parameters.
@@ -50,6 +58,8 @@ def statements(package: str, filename: str) -> Mapping[str, Statement]:
     parts = re.split(r"^-- name: (\w+) \((durable|relaxed)\)\n", text, flags=re.MULTILINE)
     found: dict[str, Statement] = {}
     for name, pool, sql in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        if name in found:
+            raise ValueError(f"{filename} has two statements named {name}.")
         found[name] = Statement(name, sql.strip().rstrip(";"), "durable" if pool == "durable" else "relaxed")
     return found
 
@@ -57,12 +67,20 @@ def statements(package: str, filename: str) -> Mapping[str, Statement]:
 class Transaction:
     """One durable transaction. Whatever must hold together is written through the same one.
 
-    `after_commit` runs what may only be told once it is true: wake-ups, changes for the streams.
+    `after_commit` runs what may only be told once it is true: wake-ups, changes for the streams, metrics.
     """
 
     def __init__(self, connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
         self.connection = connection
         self.after_commit: list[Any] = []
+
+    def count(self, counter: "Counter", n: float = 1) -> None:
+        """Counts after the commit, and not at all when the transaction or the savepoint around it is undone."""
+        self.after_commit.append(partial(counter.inc, n))
+
+    def observe(self, histogram: "Histogram", value: float) -> None:
+        """The same for a value of a histogram."""
+        self.after_commit.append(partial(histogram.observe, value))
 
     async def fetch(self, statement: Statement | str, *arguments: object) -> list[asyncpg.Record]:
         return list(await self.connection.fetch(_sql(statement), *arguments))
@@ -162,11 +180,12 @@ async def _pool(dsn: str, name: str, synchronous_commit: str, size: int) -> "asy
         min_size=1,
         max_size=size,
         reset=_keep,
-        command_timeout=60,
+        command_timeout=COMMAND_SECONDS,
         server_settings={
             "application_name": f"paddock {name}",
             "synchronous_commit": synchronous_commit,
             "timezone": "UTC",
+            **OPEN_TRANSACTION,
             **PLANNER,
         },
     )

@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 
 import asyncpg
 
 from paddock.config import Config
-from paddock.db.migrate import OLDEST_SERVER, read_migrations
+from paddock.db.migrate import OLDEST_SERVER, migration_folders, migration_title, read_migrations
 from paddock.db.pool import Statement
 from paddock.doctor.findings import Finding, broken, ok, warning
 from paddock.jobs.core import Core
@@ -23,7 +22,11 @@ VERSION = Statement(
     "pg_is_in_recovery() AS standby",
     "durable",
 )
-MIGRATIONS = Statement("doctor_migrations", "SELECT version, name FROM schema_migrations ORDER BY version", "durable")
+MIGRATIONS = Statement(
+    "doctor_migrations",
+    "SELECT capability, version, name FROM schema_migrations ORDER BY applied_at, capability, version",
+    "durable",
+)
 DURABILITY = Statement(
     "doctor_durability",
     "SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync, "
@@ -32,7 +35,11 @@ DURABILITY = Statement(
     "(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous",
     "durable",
 )
-CLOCK = Statement("doctor_clock", "SELECT clock_timestamp() AS at", "durable")
+CLOCK = Statement(
+    "doctor_clock",
+    "SELECT clock_timestamp() AS at, greatest(served_at, resumed_at) - paddock_now() AS ahead FROM service",
+    "durable",
+)
 PRESSURE = Statement(
     "doctor_pressure",
     "SELECT pg_notification_queue_usage() AS queue, (SELECT count(*) FROM pg_stat_activity) AS connections, "
@@ -54,10 +61,19 @@ async def database(core: Core, config: Config) -> AsyncIterator[Finding]:
 
 
 async def migrations(core: Core, config: Config) -> AsyncIterator[Finding]:
-    known = {migration.version: migration.name for migration in read_migrations(files("paddock.db") / "migrations")}
-    applied = {row["version"]: row["name"] for row in await core.db.fetch(MIGRATIONS)}
-    missing = [name for version, name in known.items() if version not in applied]
-    newer = [name for version, name in applied.items() if version not in known]
+    folders = migration_folders()
+    known = {
+        (owner, migration.version): str(migration)
+        for owner, folder in folders.items()
+        for migration in read_migrations(folder, owner)
+    }
+    applied = {
+        (row["capability"], row["version"]): migration_title(row["capability"], row["name"])
+        for row in await core.db.fetch(MIGRATIONS)
+    }
+    missing = [title for key, title in known.items() if key not in applied]
+    newer = [title for key, title in applied.items() if key[0] in folders and key not in known]
+    absent = sorted({owner for owner, _ in applied if owner not in folders})
     if missing:
         yield broken(
             "migrations", f"Not applied: {', '.join(missing)}.", "Start `paddock serve` of this release again."
@@ -66,7 +82,8 @@ async def migrations(core: Core, config: Config) -> AsyncIterator[Finding]:
         told = f"The database has migrations of a newer release: {', '.join(newer)}."
         yield warning("migrations", told, "Finish the upgrade: start the newer release everywhere.")
     else:
-        yield ok("migrations", f"{len(applied)} applied, none missing.")
+        left = f" Tables of what is not installed here are kept: {', '.join(absent)}." if absent else ""
+        yield ok("migrations", f"{len(applied)} applied, none missing.{left}")
 
 
 async def durability(core: Core, config: Config) -> AsyncIterator[Finding]:
@@ -90,8 +107,15 @@ async def durability(core: Core, config: Config) -> AsyncIterator[Finding]:
 
 async def clock(core: Core, config: Config) -> AsyncIterator[Finding]:
     before = datetime.now(UTC)
-    at = (await row_of(core, CLOCK))["at"]
+    row = await row_of(core, CLOCK)
+    at, ahead = row["at"], row["ahead"]
     after = datetime.now(UTC)
+    if ahead > SKEW:
+        yield broken(
+            "clock",
+            f"The database's clock went back by {ahead.total_seconds():.1f} s: until its times are pulled back no lease ends.",
+            "The rescuer of `paddock serve` does that within seconds. If this stays, look at its log and start it again.",
+        )
     skew = max(at - after, before - at, timedelta(0))
     told = f"The control plane's clock and the database's differ by {skew.total_seconds():.1f} s."
     if skew > SKEW:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from paddock.config import Config
-from paddock.doctor.findings import Finding, broken, ok
+from paddock.doctor.findings import Finding, broken, ok, reason_of
 from paddock.jobs.core import Core
 from paddock.log import scrub
 
@@ -20,10 +20,10 @@ async def object_store(core: Core, config: Config) -> AsyncIterator[Finding]:
     began = time.monotonic()
     try:
         store = open_store(config.object_store)
-        await _write_read_delete(store)
+        await write_read_delete(store)
         needs_rule = await store.needs_lifecycle_rule()
     except Exception as problem:  # whatever a store's library raises, it is this finding
-        told = scrub(f"{config.object_store}: {type(problem).__name__}: {problem}", limit=500)
+        told = scrub(f"{config.object_store}: {reason_of(problem)}", limit=500)
         yield broken("object store", told, "Check PADDOCK_OBJECT_STORE, and that its credentials may write and delete.")
         return
     told = f"{scrub(store.url)}: write, read, delete in {1000 * (time.monotonic() - began):.0f} ms."
@@ -34,7 +34,7 @@ async def object_store(core: Core, config: Config) -> AsyncIterator[Finding]:
     yield ok("object store", told)
 
 
-async def _write_read_delete(store: "Store") -> None:
+async def write_read_delete(store: "Store") -> None:
     key, content = f".paddock-doctor/{uuid4()}", b"A small object that proves the way there and back."
     await store.put(key, content)
     try:

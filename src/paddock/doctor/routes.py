@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def router() -> "APIRouter":
-    """`GET /api/ops/doctor`, to be given to `create_app(routers=...)`; `access.ACCESS` names its roles."""
+    """`GET /api/ops/doctor`, to be given to `create_app(routers=...)`."""
     from starlette.responses import Response
 
     import paddock
+    from paddock.api.access import OPERATORS
     from paddock.api.auth import Asking
     from paddock.api.documenting import documented
     from paddock.api.guard import guarded_router
@@ -27,7 +28,7 @@ def router() -> "APIRouter":
         "now": "2026-11-15T09:30:00Z",
         "findings": [asdict(ok("database", "PostgreSQL 18.1."))],
     }
-    made = guarded_router("ops")
+    made = guarded_router("ops", OPERATORS)
 
     async def examine(plane: ThePlane, caller: Asking) -> Response:
         findings = await server_checks(plane.core, plane.config)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from paddock.config import Config
 from paddock.db.pool import Transaction, statements
 from paddock.dumps import dumps
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs import outbound, webhook, webhook_keys
 from paddock.jobs.core import Core
 from paddock.jobs.kinds import Backoff, Kind
@@ -29,6 +30,8 @@ class CallbackPayload(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dump_id: str
+    # The host of its URL.
+    receiver: str = ""
 
 
 async def call(turn: Turn[CallbackPayload], core: Core, config: Config) -> Outcome:
@@ -38,14 +41,15 @@ async def call(turn: Turn[CallbackPayload], core: Core, config: Config) -> Outco
         return done({"skipped": "The dump was deleted."})
     if row["status"] not in ("completed", "failed", "cancelled"):
         return done({"skipped": "The dump is being deleted."})
-    message = told(row, config)
+    message = callback_body(row, config)
     body = orjson.dumps(message)
     answer = await outbound.post(
         row["callback_url"],
         body,
         webhook.headers(turn.id, f"dump.{message['status']}", row["now"], body, secret),
         allow_private=core.settings.webhook_allow_private,
-        allow_http=config.dumps_callback_allow_http,
+        owner=turn.owner,
+        allow_http=config.of(DumpSettings).callback_allow_http,
     )
     meaning = webhook.meaning(answer, datetime.fromtimestamp(row["now"], UTC))
     if isinstance(meaning, PermanentFailure) and meaning.error.code == webhook.GONE:
@@ -53,7 +57,7 @@ async def call(turn: Turn[CallbackPayload], core: Core, config: Config) -> Outco
     return meaning
 
 
-def told(row: asyncpg.Record | Mapping[str, Any], config: Config) -> dict[str, Any]:
+def callback_body(row: asyncpg.Record | Mapping[str, Any], config: Config) -> dict[str, Any]:
     """As StarbaseDB has it: somebody who cancelled is told that it failed."""
     if row["status"] == "completed":
         return {"jobId": row["id"], "status": "completed", "downloadUrl": download_url(row["id"], config)}
@@ -79,7 +83,7 @@ CALLBACK = Kind(
     internal=True,
     retry=Backoff(first=timedelta(seconds=10), cap=webhook.LONGEST_DELAY, limit=12),
     turn_timeout=timedelta(minutes=1),
-    # A receiver that hangs must not hold up the control plane's own passes, which run beside it.
-    concurrency=5,
+    concurrency=webhook.CONCURRENCY,
+    shares=webhook.SHARES,
     secrets=signing_key,
 )

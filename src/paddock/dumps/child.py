@@ -19,17 +19,15 @@ from typing import IO, Any, cast
 
 import orjson
 
+from paddock.child_processes.beginning import die_with
 from paddock.dumps.composing import Composer
-from paddock.dumps.copies import Copies, NoRoom
+from paddock.dumps.copies import OF_STREAM, Copies, NoRoom, name_of_stream
+from paddock.dumps.database_settings import DATABASE, DatabaseSettings, FileDatabase, PostgresDatabase
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.settings import DATABASE, DatabaseSettings, FileDatabase, PostgresDatabase
 from paddock.dumps.source import FileSource, Frozen, LiveSource
-from paddock.engines.children.sandbox import die_with
 from paddock.jobs.errors import InfrastructureError, TransientResourceError
 from paddock.jobs.model import JobId
 
-# Copies of streams lie beside those of jobs, under names that no job has.
-COPIES = "sync-"
 LOCK = "held"
 YOUNGEST = 60.0
 
@@ -39,7 +37,7 @@ async def render(asked: dict[str, Any], out: IO[bytes]) -> int:
     format, options = cast("Format", asked["format"]), DumpOptions.model_validate(asked["options"])
     begun = False
     try:
-        async with opened(settings, format, options) as frozen:
+        async with opened(settings, format, options, asked.get("copy") or name_of_stream()) as frozen:
             composer = Composer(frozen, format, options, single=asked["single"], about={"database": asked["database"]})
             out.write(orjson.dumps({"begins": True}) + b"\n")
             begun = True
@@ -50,7 +48,7 @@ async def render(asked: dict[str, Any], out: IO[bytes]) -> int:
         if begun:
             sys.stderr.write(f"{problem}\n")
             return 1
-        out.write(orjson.dumps({"error": _told(problem)}) + b"\n")
+        out.write(orjson.dumps({"error": _problem_json(problem)}) + b"\n")
         out.flush()
     return 0
 
@@ -61,7 +59,7 @@ async def look(asked: dict[str, Any], out: IO[bytes]) -> int:
         await _source(DATABASE.validate_python(asked["settings"])).look(DumpOptions.model_validate(asked["options"]))
         found: dict[str, Any] = {"begins": True}
     except (InfrastructureError, OSError) as problem:
-        found = {"error": _told(problem)}
+        found = {"error": _problem_json(problem)}
     out.write(orjson.dumps(found) + b"\n")
     return 0
 
@@ -72,7 +70,7 @@ def _source(settings: DatabaseSettings) -> FileSource | LiveSource:
     return live_source(settings) if isinstance(settings, PostgresDatabase) else file_source(settings)
 
 
-def _told(problem: InfrastructureError | OSError) -> dict[str, Any]:
+def _problem_json(problem: InfrastructureError | OSError) -> dict[str, Any]:
     if isinstance(problem, OSError):
         message = f"The database cannot be copied: {problem.strerror or type(problem).__name__}."
         return {"code": "source_unavailable", "message": message, "hint": None, "transient": True}
@@ -81,7 +79,7 @@ def _told(problem: InfrastructureError | OSError) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(settings: DatabaseSettings, format: Format, options: DumpOptions) -> AsyncIterator[Frozen]:
+async def opened(settings: DatabaseSettings, format: Format, options: DumpOptions, copy: str) -> AsyncIterator[Frozen]:
     from paddock.dumps.running import file_source, live_source
 
     if isinstance(settings, PostgresDatabase):
@@ -92,7 +90,7 @@ async def opened(settings: DatabaseSettings, format: Format, options: DumpOption
             await frozen.close()
         return
     source = file_source(settings)
-    with copied(settings) as target:
+    with copied(settings, copy) as target:
         frozen = await source.open(target, await source.copy(target, _quietly), options)
         try:
             yield frozen
@@ -105,10 +103,11 @@ async def _quietly(done: int, total: int) -> None:
 
 
 @contextmanager
-def copied(settings: FileDatabase) -> Iterator[Path]:
-    """A place for a copy that goes with this process. One that was killed leaves its own to the next."""
+def copied(settings: FileDatabase, name: str) -> Iterator[Path]:
+    """A place for a copy that goes with this process. Whoever kills it removes the copy; if that one was killed too, the
+    next stream does."""
     remove_abandoned(settings.copies)
-    copies = Copies(settings.copies, cast("JobId", f"{COPIES}{secrets.token_hex(8)}"))
+    copies = Copies(settings.copies, cast("JobId", name))
     try:
         room = copies.reserve("copy", settings.path.stat().st_size, settings.work_bytes)
     except NoRoom as lacking:
@@ -125,7 +124,7 @@ def copied(settings: FileDatabase) -> Iterator[Path]:
 
 def remove_abandoned(folder: Path) -> None:
     """Not what was made just now: its lock may not be held yet."""
-    for own in folder.glob(f"{COPIES}*"):
+    for own in folder.glob(f"{OF_STREAM}*"):
         with suppress(OSError):
             if time.time() - own.stat().st_mtime < YOUNGEST:
                 continue

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from paddock.dumps import compressing, zipping
+from paddock.dumps.digesting import PartDigest, chained
 from paddock.dumps.model import CHUNK_BYTES, COMPRESSED, MEDIA_TYPES, RENDERER, DumpOptions, Format, extension
-from paddock.dumps.source import Frozen, HasFile, Rows, Section, Table
+from paddock.dumps.source import Frozen, HasFile, HasUnreadable, Rows, Section, Table
 from paddock.jobs.model import JsonObject
 from paddock.storage.threads import on_cpu, on_io
 
@@ -29,10 +30,10 @@ Position = JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file has before a chunk: whole parts, and the digest over them."""
+    """What a file has before a chunk: so many bytes, and the digest over them in parts of one size."""
 
-    parts: int = 0
-    part_size: int = 0
+    part_size: int = CHUNK_BYTES
+    size: int = 0
     digest: str = ""
 
 
@@ -83,13 +84,15 @@ class Composer:
         self.compress = "none" if self.zipped or format == "custom" else options.compress
         self.tables = frozen.tables
         self._by_name = {table.name: table for table in frozen.tables}
-        self._pieces = self._made()
+        self._pieces = self._pieces_of_format()
         # Whether one section stands for all tables.
-        self._streamed = any(not self._asked(piece.section.table) for piece in self._pieces if piece.section.table)
+        self._streamed = any(
+            not self._is_requested(piece.section.table) for piece in self._pieces if piece.section.table
+        )
 
     @property
     def first(self) -> Position:
-        return {"s": 0, "p": None, "n": {}}
+        return {"section": 0, "place": None, "counts": {}}
 
     @property
     def extension(self) -> str:
@@ -111,7 +114,7 @@ class Composer:
         """The chunk that begins here: a pure function of the frozen state and its arguments."""
         data, at, ended = b"", position, False
         plain = 0
-        while not ended and plain < ENOUGH:
+        while not ended and plain < ENOUGH and not (data and self._at_trailer(at)):
             step = await self._step(at, written)
             data, plain, at, ended = data + step.data, plain + step.plain, step.to, step.ended
         if self.compress != "none":
@@ -121,49 +124,54 @@ class Composer:
     async def chunks(self) -> AsyncIterator[bytes]:
         """All of it, for who needs no parts."""
         position: Position | None = self.first
+        written, digest = Written(), PartDigest(CHUNK_BYTES)
         while position is not None:
-            chunk = await self.render(position, Written())
+            chunk = await self.render(position, written)
             yield chunk.data
-            position = chunk.next
+            await on_io(digest.add, chunk.data)
+            position, written = chunk.next, Written(size=written.size + len(chunk.data), digest=digest.value)
 
     def progress(self, at: Position) -> JsonObject:
         """For people. A source that writes all tables in one stream is where the last rows came from."""
-        counts: dict[str, int] = at["n"]
+        counts: dict[str, int] = at["counts"]
         if self._streamed:
             names = [*counts]
         else:
-            sections = (piece.section.table for piece in self._pieces[: at["s"] + 1])
-            names = [table.name for table in sections if table is not None and self._asked(table)]
-        ended = at["s"] == len(self._pieces)
+            sections = (piece.section.table for piece in self._pieces[: at["section"] + 1])
+            names = [table.name for table in sections if table is not None and self._is_requested(table)]
+        ended = at["section"] == len(self._pieces)
         told = {name: counts.get(name, 0) for name in names}
         return {
             "tables_done": len(self.tables) if ended else max(0, len(names) - 1),
             "tables_total": len(self.tables),
             "table": None if ended else next(reversed(told), None),
-            "rows": sum(told.values()),
+            **({"rows": sum(told.values())} if len(self.rows(at)) == len(self.tables) else {}),
             **({"counts": told} if len(_ascii(told)) <= MOST_COUNTS else {}),
             **self._share(at),
         }
 
     def rows(self, at: Position) -> dict[str, int]:
-        """Of each table that was asked for, at the end; those of shadow tables are nobody's."""
-        return {table.name: at["n"].get(table.name, 0) for table in self.tables}
+        """Of each table that was asked for, at the end; those of shadow tables are nobody's. A table that is copied in
+        its file need not be counted: then it is not here."""
+        known = [table.name for table in self.tables if self.format != "sqlite" or table.name in at["counts"]]
+        return {name: at["counts"].get(name, 0) for name in known}
 
-    def _asked(self, table: Table) -> bool:
+    def _is_requested(self, table: Table) -> bool:
         return self._by_name.get(table.name) == table
 
     def _share(self, at: Position) -> JsonObject:
         if self.format == "sqlite":
-            done, total = at["p"] or 0, self.frozen.size
+            done, total = at["place"] or 0, self.frozen.size
         else:
-            done, total = sum(at["n"].values()), sum(table.rows or 0 for table in self.tables)
+            done, total = sum(at["counts"].values()), sum(table.rows or 0 for table in self.tables)
         return {"percent": min(99.9, round(100 * done / total, 1))} if total else {}
 
-    def _made(self) -> Sequence[_Piece]:
+    def _pieces_of_format(self) -> Sequence[_Piece]:
         if self.format == "sql" or self.format == "custom":
             return [_Piece(section) for section in self.frozen.sections()]
         if self.format == "sqlite":
-            return []
+            # Each is counted, and adds nothing to the file.
+            return [_Piece(Section(b"", table)) for table in self.tables]
         if self.format == "json":
             return _json(self.tables, self.single)
         entries = zipping.names([table.name for table in self.tables])
@@ -173,15 +181,15 @@ class Composer:
         ]
 
     async def _step(self, at: Position, written: Written) -> _Step:
-        if self.format == "sqlite":
+        if self.format == "sqlite" and (at["place"] is not None or at["section"] == len(self._pieces)):
             return await self._copied(at)
-        if at["s"] == len(self._pieces):
+        if at["section"] == len(self._pieces):
             return _Step(self._end(at, written), 0, at, ended=True)
-        piece = self._pieces[at["s"]]
+        piece = self._pieces[at["section"]]
         table = piece.section.table
-        rows = Rows(b"", None) if table is None else await self.frozen.rows(table, self.format, at["p"])
-        data = b"" if at["p"] is not None else piece.section.head
-        if rows.data and rows.begins and table is not None and at["n"].get(table.name):
+        rows = Rows(b"", None) if table is None else await self.frozen.rows(table, self.format, at["place"])
+        data = b"" if at["place"] is not None else piece.section.head
+        if rows.data and rows.begins and table is not None and at["counts"].get(table.name):
             data += piece.between
         data += rows.data
         if rows.next is None:
@@ -190,19 +198,23 @@ class Composer:
         if piece.entry is not None:
             date, whole = self.frozen.point_in_time, rows.next is None
             data, after = await on_cpu(_zipped, data, piece.entry, at, after, whole, date)
-        return _Step(data, plain, after, after["s"] == len(self._pieces) and not self._has_end)
+        return _Step(data, plain, after, after["section"] == len(self._pieces) and not self._has_end)
+
+    def _at_trailer(self, at: Position) -> bool:
+        """It begins a chunk, and so a frame of its own: its digest is of all bytes of the file before that."""
+        return self.format == "sql" and at["section"] == len(self._pieces)
 
     @property
     def _has_end(self) -> bool:
-        return self.format == "sql" or self.zipped
+        return self.format in ("sql", "sqlite") or self.zipped
 
     def _after(self, at: Position, rows: Rows) -> Position:
-        counts = dict(at["n"])
+        counts = dict(at["counts"])
         for name, count in rows.counts.items():
             # The one that grew is the last: `progress` looks for it.
             counts[name] = counts.pop(name, 0) + count
-        step = {"s": at["s"], "p": rows.next} if rows.next is not None else {"s": at["s"] + 1, "p": None}
-        return {**at, **step, "n": counts}
+        ended = rows.next is None
+        return {**at, "section": at["section"] + ended, "place": rows.next, "counts": counts}
 
     def _end(self, at: Position, written: Written) -> bytes:
         facts = {
@@ -210,21 +222,22 @@ class Composer:
             "pointInTime": stated(self.frozen.point_in_time),
             "tables": self.rows(at),
         }
+        if isinstance(self.frozen, HasUnreadable) and self.frozen.unreadable:
+            facts["unreadable"] = list(self.frozen.unreadable)
         if not self.zipped:
-            facts |= {"parts": written.parts, "partSize": written.part_size, "digest": written.digest}
-            # No byte above 127 and no line end: a comment in any encoding.
-            return TRAILER + _ascii(facts) + b"\n"
+            facts |= {"compress": self.compress, "bytes": written.size, "partSize": written.part_size}
+            return trailer(facts, written.digest)
         entries = [piece.entry or "" for piece in self._pieces]
         facts["files"] = {entry: table.name for entry, table in zip(entries, self.tables, strict=True)}
-        return _zip_end(facts, entries, at.get("z", _ZIP), self.frozen.point_in_time)
+        return _zip_end(facts, entries, at.get("zip", _ZIP), self.frozen.point_in_time)
 
     async def _copied(self, at: Position) -> _Step:
         """The copy itself, as it lies there."""
         assert isinstance(self.frozen, HasFile)
-        offset = at["p"] or 0
+        offset = at["place"] or 0
         data, size = await on_io(_read, self.frozen.file, offset)
         end = offset + len(data)
-        return _Step(data, len(data), {**at, "p": end}, end >= size)
+        return _Step(data, len(data), {**at, "place": end}, end >= size)
 
 
 def _read(path: Path, offset: int) -> tuple[bytes, int]:
@@ -257,37 +270,45 @@ def _cell(text: str) -> bytes:
     return b'"' + plain.replace(b'"', b'""') + b'"'
 
 
-# Bytes of the file before the entry that is open, entries that are closed, and sum, packed and plain size of the open one.
-_ZIP: JsonObject = {"o": 0, "e": [], "c": [0, 0, 0]}
+_NOTHING_YET: JsonObject = {"crc": 0, "packed": 0, "size": 0}
+# Bytes of the file before the entry that is open, the entries that are closed, and what the open one has so far.
+_ZIP: JsonObject = {"offset": 0, "closed": [], "open": _NOTHING_YET}
 
 
 def _zipped(
-    data: bytes, name: str, at: Position, after: Position, whole: bool, date: datetime
+    data: bytes, entry: str, at: Position, after: Position, whole: bool, date: datetime
 ) -> tuple[bytes, Position]:
-    state = at.get("z", _ZIP)
-    crc, packed, size = state["c"]
-    head = zipping.head(name, date) if at["p"] is None else b""
+    state = at.get("zip", _ZIP)
+    crc, packed, size = (state["open"][name] for name in ("crc", "packed", "size"))
+    head = zipping.head(entry, date) if at["place"] is None else b""
     body = zipping.piece(data) if data else b""
     crc, packed, size = zlib.crc32(data, crc), packed + len(body), size + len(data)
     if not whole:
-        return head + body, {**after, "z": {**state, "c": [crc, packed, size]}}
+        return head + body, {**after, "zip": {**state, "open": {"crc": crc, "packed": packed, "size": size}}}
     packed += len(zipping.END_OF_ENTRY)
     tail = zipping.tail(crc, packed, size)
-    offset = state["o"]
-    length = len(zipping.head(name, date)) + packed + len(tail)
-    closed = {"o": offset + length, "e": [*state["e"], [crc, packed, size, offset]], "c": [0, 0, 0]}
-    return head + body + zipping.END_OF_ENTRY + tail, {**after, "z": closed}
+    offset = state["offset"]
+    length = len(zipping.head(entry, date)) + packed + len(tail)
+    closed = [*state["closed"], {"crc": crc, "packed": packed, "size": size, "offset": offset}]
+    ended = {"offset": offset + length, "closed": closed, "open": _NOTHING_YET}
+    return head + body + zipping.END_OF_ENTRY + tail, {**after, "zip": ended}
 
 
 def _zip_end(facts: JsonObject, names: Sequence[str], state: JsonObject, date: datetime) -> bytes:
     content = _ascii(facts, indent=2)
     body = zipping.piece(content) + zipping.END_OF_ENTRY
-    crc, offset = zlib.crc32(content), state["o"]
+    crc, offset = zlib.crc32(content), state["offset"]
     head, tail = zipping.head("manifest.json", date), zipping.tail(crc, len(body), len(content))
-    entries = [(name, zipping.Entry(*known)) for name, known in zip(names, state["e"], strict=True)]
-    entries.append(("manifest.json", zipping.Entry(crc, len(body), len(content), offset)))
+    entries = [(name, zipping.ZipEntry(**known)) for name, known in zip(names, state["closed"], strict=True)]
+    entries.append(("manifest.json", zipping.ZipEntry(crc, len(body), len(content), offset)))
     whole = head + body + tail
     return whole + zipping.directory(entries, offset + len(whole), date)
+
+
+def trailer(facts: JsonObject, before: str) -> bytes:
+    """The last line of a dump in SQL. Its digest is of all bytes before it and of what else it tells: it comes last.
+    No byte above 127 and no line end: a comment in any encoding."""
+    return TRAILER + _ascii({**facts, "digest": chained(before, _ascii(facts))}) + b"\n"
 
 
 def _ascii(facts: Any, indent: int | None = None) -> bytes:

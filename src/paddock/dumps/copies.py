@@ -7,9 +7,11 @@ Room is taken before the first byte is written: who looks meanwhile counts what 
 is a locked file, so that it ends with its process however that ends.
 """
 
+import errno
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +20,17 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
+from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JobId
 
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What else a copy may need beside its own bytes.
 SPARE = 64 << 20
 PROMISE = ".promise"
+# Copies of streams lie beside those of jobs, under names that no job has.
+OF_STREAM = "sync-"
+# Of a folder that is read-only, belongs to somebody else, or is none.
+NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +63,17 @@ class Copies:
 
     def reserve(self, copy: str, size: int, budget: int | None) -> Room:
         """For a new copy of so many bytes. One at a time: two who look together would both find the same room."""
+        self.check_writable()
         # Before anything is made, too: on a full disk nothing can be.
         self._refuse(size, budget)
+        try:
+            return self._reserve(copy, size, budget)
+        except OSError as problem:
+            if problem.errno in NOT_WRITABLE:
+                raise _not_writable(problem.errno) from problem
+            raise
+
+    def _reserve(self, copy: str, size: int, budget: int | None) -> Room:
         self._all.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(self._all / "lock"):
             self._refuse(size, budget)
@@ -68,6 +84,18 @@ class Copies:
             os.pwrite(held, b"%d" % size, 0)
         return Room(self._file(copy), promise, held)
 
+    def check_writable(self) -> None:
+        """First of all: a file system that cannot be written may say that it has no room."""
+        nearest = self._nearest()
+        if not nearest.is_dir():
+            raise _not_writable(errno.ENOTDIR)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise _not_writable(errno.EACCES)
+
+    def _nearest(self) -> Path:
+        """The folder itself, or what it would be made in."""
+        return next(folder for folder in (self._all, *self._all.parents) if folder.exists())
+
     def drop(self, copy: str) -> None:
         """One that does not count. Others are not ours to remove: somebody may be at work."""
         for file in self._own.glob(f"{copy}.*"):
@@ -75,9 +103,8 @@ class Copies:
 
     def lacking(self, size: int, budget: int | None) -> str | None:
         """Why there is no room for a copy of so many bytes; None: there is."""
-        above = next(folder for folder in (self._all, *self._all.parents) if folder.exists())
         others = [(_written(folder), _promised(folder)) for folder in _folders(self._all) if folder != self._own]
-        free = shutil.disk_usage(above).free - sum(max(0, promised - written) for written, promised in others)
+        free = shutil.disk_usage(self._nearest()).free - sum(max(0, promised - written) for written, promised in others)
         if free < size + SPARE:
             return f"the disk has {max(0, free):,} bytes free, and the copy needs {size + SPARE:,}"
         held = sum(max(each) for each in others)
@@ -121,6 +148,21 @@ class Copies:
 
     def _marker(self, copy: str) -> Path:
         return self._own / f"{copy}.done"
+
+
+def name_of_stream() -> str:
+    """For the copy of one stream, in place of a job's id."""
+    return f"{OF_STREAM}{secrets.token_hex(8)}"
+
+
+def _not_writable(reason: int) -> PermanentRunnerError:
+    """Nothing changes by waiting, so it is said at once."""
+    return PermanentRunnerError(
+        f"The database cannot be copied: the folder for its copies cannot be written ({os.strerror(reason)}).",
+        code="work_dir_not_writable",
+        hint="Copies are made beside the database unless work_dir says where: set it in [dumps.databases.NAME] to a folder "
+        "that workers may write.",
+    )
 
 
 def jobs_with_copies(folder: Path) -> list[str]:

@@ -30,7 +30,7 @@ async def download(
     headers = _headers(dump)
     if redirect and (link := await _link(config, dump)) is not None:
         return RedirectResponse(link, 307, headers={"Cache-Control": "private, no-store"})
-    sent = ranges.asked(asked, if_range, headers["ETag"], dump.size)
+    sent = ranges.requested_range(asked, if_range, headers["ETag"], dump.size)
     headers |= sent.headers
     if sent.status == 416:
         return Response(status_code=416, headers=headers)

@@ -20,6 +20,7 @@ from paddock.jobs import enqueueing
 from paddock.jobs.acting import audit
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Refused
+from paddock.jobs.events import receiver_of
 from paddock.jobs.model import Job, JobId, JsonObject, NewEvent, NewJob
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ ALPHABET = string.digits + string.ascii_lowercase
 # Beyond every id there is.
 LAST_ID = "export_~"
 # Of a `Dump`, what its row does not have.
-NOT_STORED = ("live", "claimed", "report", "frozen_for")
+NOT_STORED = ("live", "claimed", "report", "problem", "frozen_for", "last_report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,12 @@ class Dump:
     live: JobId | None = None
     claimed: bool = False
     report: JsonObject | None = None
+    # Why that job waits to be tried again, if it does.
+    problem: str | None = None
     # So old is what the turn at work has frozen, in seconds.
     frozen_for: float | None = None
+    # Of one that failed or was cancelled: what its job reported last, while its history is kept.
+    last_report: JsonObject | None = None
 
     @property
     def shown_status(self) -> str:
@@ -100,16 +105,8 @@ class NewDump:
 
 async def create(core: "Core", new: NewDump, *, idempotency: IdempotencyKey | None = None) -> Dump:
     """The row and its job in one transaction."""
-
-    async def write(tx: Transaction) -> JobId:
-        before = await enqueueing.earlier(tx, idempotency)
-        if before is not None:
-            return before[0]
-        job_id = await insert(core, tx, new)
-        await enqueueing.remember(tx, idempotency, [job_id])
-        return job_id
-
-    [job] = await enqueueing.made(core, [await core.db.repeated(write)])
+    job_id = await enqueueing.once(core, idempotency, lambda tx: insert(core, tx, new))
+    [job] = await enqueueing.made(core, [job_id])
     found = await get(core.db, job.payload["dump_id"])
     if found is None:
         raise Refused("not_found", "What this request made was deleted since.", status=404)
@@ -176,7 +173,8 @@ async def ended(tx: Transaction, job: Job) -> Sequence[NewJob | NewEvent]:
         return ()
     told: list[NewJob | NewEvent] = [_fact(job)]
     if row["callback_url"] is not None:
-        told.append(NewJob(CALLBACK, {"dump_id": id}, owner=job.owner, parent_id=job.id))
+        payload = {"dump_id": id, "receiver": receiver_of(row["callback_url"])}
+        told.append(NewJob(CALLBACK, payload, owner=job.owner, parent_id=job.id))
     return told
 
 
@@ -217,8 +215,7 @@ def _fact(job: Job) -> NewEvent:
         "status": job.status,
         "error_code": job.error_code,
     }
-    outcome = "completed" if job.status == "completed" else "failed"
-    return NewEvent(f"dump.{outcome}", f"dump:{job.payload['dump_id']}", data)
+    return NewEvent(f"dump.{job.status}", f"dump:{job.payload['dump_id']}", data)
 
 
 async def get(db: Database, id: str) -> Dump | None:
@@ -243,6 +240,8 @@ def _dump(row: asyncpg.Record) -> Dump:
         live=row["live_id"],
         claimed=row["live_id"] is not None and (row["live_status"] != "pending" or row["live_turns"] > 0),
         report=None if row["live_report"] is None else orjson.loads(row["live_report"]),
+        problem=row["live_problem"],
+        last_report=None if row["last_report"] is None else orjson.loads(row["last_report"]),
         frozen_for=None if row["frozen_at"] is None else (row["now"] - _time(row["frozen_at"])).total_seconds(),
     )
 
@@ -276,15 +275,20 @@ async def dropped(tx: Transaction, id: str) -> None:
     await tx.execute(SQL["drop_dump"], id)
 
 
-async def expire(core: "Core", at_once: int = 100) -> int:
-    """Dumps whose time is over, or that newer ones of their schedule take the place of; live ones wait for their end."""
+async def settle(core: "Core") -> None:
+    """Rows whose job ended without a word, and dumps that no schedule counts any more, get the time at which they go."""
     async with core.db.transaction() as tx:
         await tx.execute(SQL["settle_dumps"])
         await tx.execute(SQL["unclaimed_dumps"])
-        found = {
-            row["id"] for name in ("expired_dumps", "outnumbered_dumps") for row in await tx.fetch(SQL[name], at_once)
-        }
-        for id in sorted(found):
-            await tx.execute(SQL["dump_deleting"], id)
-        await core.enqueue(tx, [NewJob(REMOVE, {"dump_id": id}) for id in sorted(found)])
-    return len(found)
+
+
+async def expire(core: "Core", id: str) -> bool:
+    """Whether its end was accepted: its time is over, or newer ones of its schedule take its place, looked at again under
+    the lock. One that is being made again waits for that end."""
+    async with core.db.transaction() as tx:
+        if await tx.fetchval(SQL["lock_dump"], id) is None or not await tx.fetch(SQL["dumps_to_expire"], None, 1, id):
+            return False
+        await tx.execute(SQL["dump_deleting"], id)
+        await audit(tx, "paddock", "delete", f"dump:{id}", "its time is over")
+        await core.enqueue(tx, [NewJob(REMOVE, {"dump_id": id})])
+        return True

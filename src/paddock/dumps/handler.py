@@ -5,18 +5,19 @@ import importlib
 from typing import Any
 
 from paddock.dumps.model import DumpPayload
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.resources import DumpResources
 from paddock.jobs.outcomes import Outcome
 from paddock.jobs.turn import Turn
 
 
-async def run_dump(turn: Turn[DumpPayload], workshop: DumpWorkshop) -> Outcome:
-    outcome: Outcome = await (await _loaded()).run(turn, workshop)
+async def run_dump(turn: Turn[DumpPayload], resources: DumpResources) -> Outcome:
+    """Dumps a whole database into one file while it stays in use."""
+    outcome: Outcome = await (await _loaded()).run(turn, resources)
     return outcome
 
 
-async def clean_dump(turn: Turn[DumpPayload], workshop: DumpWorkshop) -> Outcome:
-    outcome: Outcome = await (await _loaded()).clean(turn, workshop)
+async def clean_dump(turn: Turn[DumpPayload], resources: DumpResources) -> Outcome:
+    outcome: Outcome = await (await _loaded()).clean(turn, resources)
     return outcome
 
 

@@ -16,7 +16,7 @@ from paddock.db.pool import Database, statements
 from paddock.dumps.model import counts_key, prefix_of
 from paddock.jobs.model import JsonObject
 from paddock.storage.parts import Parts, open_parts
-from paddock.storage.store import TEMPORARY, Entry, Store, open_managed
+from paddock.storage.store import TEMPORARY, Store, StoredObject, open_managed
 
 SQL = statements("paddock.dumps.sql", "dumps.sql")
 FOLDER = re.compile(r"exports/dump_([0-9]{8}-[0-9]{6}_[0-9a-z]{6})/.")
@@ -33,9 +33,9 @@ class Sweep:
     bytes: int = 0
     uploads: int = 0
 
-    async def folders(self, folders: Mapping[str, Sequence[Entry]]) -> None:
+    async def folders(self, folders: Mapping[str, Sequence[StoredObject]]) -> None:
         # Asked after the listing: what was begun since is not in it, and what ended since is named.
-        known = await self._known([*folders])
+        known = await self._existing_dumps([*folders])
         for id, entries in folders.items():
             row = known.get(id)
             if row is not None and (row["busy"] or row["going"]):
@@ -49,11 +49,11 @@ class Sweep:
             self.removed += len(gone)
             self.bytes += sum(entry.size for entry in gone)
 
-    async def _known(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
+    async def _existing_dumps(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
         return {row["id"]: row for row in await self.db.fetch(SQL["known_dumps"], ids)}
 
 
-def _of(key: str, entry: Entry) -> bool:
+def _of(key: str, entry: StoredObject) -> bool:
     return f"{entry.key}/".startswith(f"{key}/") or entry.key == counts_key(key)
 
 
@@ -62,7 +62,7 @@ async def collect(db: Database, config: Config, *, youngest: timedelta = YOUNGES
         return {}
     store = open_managed(config)
     sweep = Sweep(db, store, open_parts(store))
-    folders: dict[str, list[Entry]] = {}
+    folders: dict[str, list[StoredObject]] = {}
     before = datetime.now(UTC) - youngest
     async for entry in store.list("exports", unfinished=True):
         match = FOLDER.match(entry.key)

@@ -10,9 +10,10 @@ import orjson
 
 from paddock.config import Config
 from paddock.dumps import syncing
+from paddock.dumps.database_settings import databases_from
 from paddock.dumps.kinds import reachable
 from paddock.dumps.model import DumpOptions
-from paddock.dumps.settings import databases_from
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs.errors import Refused
 
 SECONDS = 10.0
@@ -22,10 +23,14 @@ AT_ONCE = asyncio.Semaphore(2)
 async def refuse_unknown_tables(config: Config, database: str, options: DumpOptions) -> None:
     if not (options.tables or options.exclude_tables) or not reachable(databases_from(config)[database]):
         return
-    asked = {"look": True, "settings": config.dumps_databases[database], "options": options.model_dump(mode="json")}
+    asked = {
+        "look": True,
+        "settings": config.of(DumpSettings).databases[database],
+        "options": options.model_dump(mode="json"),
+    }
     try:
         async with asyncio.timeout(SECONDS), AT_ONCE:
-            syncing.check(await _asked(orjson.dumps(asked, default=str) + b"\n"))
+            syncing.check(await _ask_child(orjson.dumps(asked, default=str) + b"\n"))
     except Refused as told:
         if told.code == "unknown_table":
             raise
@@ -33,10 +38,11 @@ async def refuse_unknown_tables(config: Config, database: str, options: DumpOpti
         pass
 
 
-async def _asked(line: bytes) -> bytes:
-    child = await syncing.start()
+async def _ask_child(line: bytes) -> bytes:
+    child = syncing.start()
     try:
-        answer, _ = await child.communicate(line)
+        await child.write(line)
+        answer, _ = await syncing.first_line(child)
     finally:
-        await syncing.end(child)
+        await child.end()
     return answer or b"{}"

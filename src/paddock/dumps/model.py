@@ -10,7 +10,7 @@ DatabaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,
 TableName = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 # Bytes of a dump are a pure function of its copy, these numbers and the library's version.
-RENDERER = 1
+RENDERER = 2
 CHUNK_ROWS = 5_000
 CHUNK_BYTES = 4 << 20
 
@@ -66,12 +66,14 @@ class DumpPayload(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     # export_YYYYMMDD-HHMMSS_xxxxxx: the name of the dump, and of its row.
-    dump_id: str
+    dump_id: str = ""
     database: DatabaseName
     format: Format = "sql"
     options: DumpOptions = Field(default_factory=DumpOptions)
     # A dump of one table is an array or a plain file, also where the database has more.
     single: bool = False
+    # No dump at all: only whether one could be made.
+    check: bool = False
 
     @property
     def prefix(self) -> str:
@@ -91,14 +93,17 @@ class Finished(BaseModel):
     part_size: int
     # sha256(previous + sha256(part)) over all parts, beginning with nothing.
     digest: str
-    rows: int
+    # None: not all tables were counted, as those of a damaged or very large SQLite file that is dumped as it is.
+    rows: int | None
     table_count: int
-    # Rows of each; None: there are too many to name here, and they are in the object `counts_key(key)`.
+    # Rows of each that was counted; None: there are too many to name here, and they are in the object `counts_key(key)`.
     tables: dict[str, int] | None
     point_in_time: str
     restarts: int = 0
     file_name: str
     media_type: str
+    # Tables whose rows nobody can read, and which a JSON or CSV file therefore lacks; the first of them.
+    unreadable: list[str] = []
 
 
 def extension(format: Format, *, zipped: bool, compress: Compression) -> str:

@@ -11,7 +11,8 @@ from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from paddock.dumps.model import DumpPayload
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.reporting import percent_of
+from paddock.dumps.resources import DumpResources
 from paddock.jobs.errors import TransientResourceError
 from paddock.jobs.turn import Turn
 from paddock.storage.failures import UploadGone
@@ -21,11 +22,11 @@ from paddock.storage.store import Store
 PAUSE = 5.0
 
 
-def patient(workshop: DumpWorkshop, turn: Turn[DumpPayload]) -> DumpWorkshop:
-    """The same workshop, whose store only answers."""
-    waiting = DumpWorkshop(workshop.config)
-    waiting.store = cast("Store", _Patient(workshop.store, turn))
-    waiting.parts = cast("Parts", _Patient(workshop.parts, turn))
+def patient(resources: DumpResources, turn: Turn[DumpPayload]) -> DumpResources:
+    """The same resources with a store that only answers."""
+    waiting = DumpResources(resources.config)
+    waiting.store = cast("Store", _Patient(resources.store, turn))
+    waiting.parts = cast("Parts", _Patient(resources.parts, turn))
     return waiting
 
 
@@ -47,5 +48,5 @@ class _Patient:
                 raise
             except TransientResourceError as problem:
                 self._turn.log.warning("The store is away; waiting for it.", error=problem.message)
-                self._turn.report(phase="waiting", reason=problem.message)
+                self._turn.report(phase="waiting", reason=problem.message, percent=percent_of(self._turn))
                 await asyncio.sleep(PAUSE)

@@ -8,6 +8,18 @@ from paddock.jobs.model import JsonObject
 from paddock.jobs.turn import Turn
 
 REPORT_EVERY = 0.5
+# What the copy of a file counts for, in percent of the whole.
+COPYING = 20.0
+
+
+def risen(turn: Turn[DumpPayload], percent: float) -> float:
+    """To be saved as `percent`. Only what is saved is told, and it never falls: not after a kill, and not for a new copy
+    or a new draft, which begin anew."""
+    return max(percent_of(turn), min(99.9, round(percent, 1)))
+
+
+def percent_of(turn: Turn[DumpPayload]) -> float:
+    return float(turn.saved.get("percent", 0.0))
 
 
 class Reporter:
@@ -24,12 +36,19 @@ class Reporter:
         if time.monotonic() - self._reported >= REPORT_EVERY:
             self.tell("dumping")
 
+    @property
+    def percent(self) -> float:
+        """Of the whole, the copy included."""
+        before = COPYING if "copy" in self._turn.saved else 0.0
+        written = self._composer.progress(self.at).get("percent", 0.0)
+        return risen(self._turn, before + (100 - before) * written / 100)
+
     def tell(self, phase: str) -> None:
         self._reported = time.monotonic()
         progress = self._composer.progress(self.at)
         self._turn.report(
             phase=phase,
-            **progress,
+            **{**progress, "percent": percent_of(self._turn)},
             bytes=self._size,
             point_in_time=stated(self._composer.frozen.point_in_time),
             restarts=self._turn.saved.get("restarts", 0),

@@ -5,13 +5,14 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from paddock.config import Config
+from paddock.dumps.database_settings import DatabaseSettings
 from paddock.dumps.dumps import NewDump
 from paddock.dumps.model import FORMATS, Compression, DumpOptions, TableName
-from paddock.dumps.settings import DatabaseSettings
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs.errors import Refused
 
 ALLOW_HTTP = "PADDOCK_DUMPS_CALLBACK_ALLOW_HTTP"
@@ -19,15 +20,18 @@ NO_STORE = (
     "Async exports require an object store to keep their files in: set PADDOCK_OBJECT_STORE (object_store in paddock.toml)"
     " to a folder or to a bucket like s3://bucket/prefix."
 )
+# Word for word as StarbaseDB says it.
+NO_BUCKET = "Async exports require the EXPORT_BUCKET R2 binding to be configured"
 # Formats that have a schema to leave out, or to write alone.
 WITH_SCHEMA = ("sql", "custom")
 
 
 class DumpRequest(BaseModel):
-    """StarbaseDB's `async`, `format`, `table` and `callbackUrl`, and what else a dump may be told."""
+    """StarbaseDB's `async`, `format`, `table` and `callbackUrl`, and what else a dump may be told. As there, what nobody
+    knows is ignored."""
 
     model_config = ConfigDict(
-        extra="forbid",
+        extra="ignore",
         title="NewDump",
         alias_generator=to_camel,
         populate_by_name=True,
@@ -38,7 +42,7 @@ class DumpRequest(BaseModel):
     format: str = Field(default="sql", max_length=50, description="`sql`, `json`, `csv`, `sqlite` or `custom`.")
     database: str | None = Field(default=None, max_length=100, description="Needed where several are configured.")
     table: TableName | None = Field(default=None, description="This one alone: an array or a plain file.")
-    callback_url: str | None = Field(default=None, max_length=2000, description="Told of the end, by POST.")
+    callback_url: str | None = Field(default=None, max_length=2000, description="Called when it has ended, by POST.")
     tables: list[TableName] = Field(default_factory=list, max_length=1_000, description="Only these.")
     exclude_tables: list[TableName] = Field(default_factory=list, max_length=1_000, description="All but these.")
     schema_only: bool = False
@@ -47,6 +51,11 @@ class DumpRequest(BaseModel):
     preserve_rowids: bool = Field(default=False, description="SQLite: with rowids that are no key.")
     csv_safe: bool = Field(default=False, description="CSV: what a spreadsheet would run is prefixed with '.")
     compress: Compression = "none"
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _usual_format(cls, format: Any) -> Any:
+        return "sql" if format is None else format
 
     @property
     def options(self) -> DumpOptions:
@@ -69,19 +78,19 @@ def refused(message: str, *, code: str = "invalid_export", status: int = 400) ->
 def which(config: Config, named: str | None, mine: Collection[str]) -> str:
     """The database that is meant: the named one, the usual one, or the only one there is. `mine` are those of the asker,
     who learns of no other."""
-    configured = config.dumps_databases
+    configured = config.of(DumpSettings).databases
     if not configured:
         raise refused("No database can be exported here: name one in paddock.toml, as [dumps.databases.NAME].")
-    if named is None and config.dumps_default_database is not None:
-        named = config.dumps_default_database
-    if named is None and len(configured) == 1:
-        [named] = configured
+    if named is None and config.of(DumpSettings).default_database in mine:
+        named = config.of(DumpSettings).default_database
     if named is None and len(mine) == 1:
         [named] = mine
     if named is None and mine:
         raise refused(f"Name the database to export, as `database`: one of {', '.join(sorted(mine))}.")
-    if named is None or named not in mine:
-        raise refused(f"Database '{(named or '')[:100]}' does not exist.", code="not_found", status=404)
+    if named is None:
+        raise refused("There is no database that you may export.", code="not_found", status=404)
+    if named not in mine:
+        raise refused(f"Database '{named[:100]}' does not exist.", code="not_found", status=404)
     return named
 
 
@@ -89,9 +98,11 @@ def check_async(config: Config, request: DumpRequest) -> None:
     if request.asynchronous is not True:
         raise refused('Send {"async": true}: a POST starts an export in the background; GET /export/dump streams one.')
     if not config.has_store:
-        raise refused(NO_STORE, code="no_object_store")
+        raise Refused("no_object_store", NO_BUCKET, hint=NO_STORE, status=400)
     if request.callback_url is not None:
-        check_callback(request.callback_url, allow_http=config.dumps_callback_allow_http)
+        # As of webhooks: where private addresses are allowed, so is plain HTTP.
+        allow_http = config.of(DumpSettings).callback_allow_http or config.webhook_allow_private
+        check_callback(request.callback_url, allow_http=allow_http)
 
 
 def check_callback(url: str, *, allow_http: bool) -> None:
@@ -135,7 +146,7 @@ def new_dump(
         database=database,
         format=format,  # type: ignore[arg-type]  # it is one: `problems` looked
         owner=owner,
-        kept=timedelta(days=config.dumps_keep_days),
+        kept=timedelta(days=config.of(DumpSettings).keep_days),
         options=options,
         request=request,
         callback_url=callback_url,

@@ -11,24 +11,26 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paddock import tracing
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
-from paddock.api.databases import databases_of, may_dump
 from paddock.api.documenting import Responses
 from paddock.api.errors import ApiError
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
-from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, read_cursor, write_cursor
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import EVERYTHING, Caller
+from paddock.api.keyset import cursor_after
+from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, read_cursor
+from paddock.api.plane import ControlPlane, ThePlane
+from paddock.api.tokens import Caller
 from paddock.dumps import downloading, dumps, looking, syncing
-from paddock.dumps.answering import dump_json, shown
-from paddock.dumps.dumps import Dump, NewDump
+from paddock.dumps.answering import dump_json
+from paddock.dumps.database_settings import databases_from
+from paddock.dumps.databases import databases_of
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.request import DumpRequest, check_async, new_dump, refused, which
-from paddock.dumps.settings import databases_from
+from paddock.dumps.request import DumpRequest, refused, which
+from paddock.dumps.service import cancel_or_remove, own_dump, prepare_dump, visible_databases, visible_dump
+from paddock.dumps.settings import DumpSettings
 
-router = guarded_router("dumps")
+router = guarded_router("dumps", PEOPLE)
 
 EXAMPLE_ID = "export_20261116-093000_k3x9qa"
 STARTED_EXAMPLE: dict[str, Any] = {
@@ -50,6 +52,7 @@ STATUS_EXAMPLE: dict[str, Any] = {
     "percent": 31.5,
     "etaSeconds": 12,
     "pointInTime": "2026-11-16 09:30:01",
+    "waitingReason": None,
     "snapshotAgeSeconds": None,
     "restarts": 0,
     "createdAt": "2026-11-16 09:30:00",
@@ -95,39 +98,19 @@ def _answer(result: Any, status: int = 200, headers: dict[str, str] | None = Non
 async def start_dump(
     request: Request, body: DumpRequest, plane: ThePlane, caller: Asking, key: KeyHeader = None
 ) -> Response:
-    new = asked_dump(plane, caller, body)
+    new = prepare_dump(plane, caller, body)
     await looking.refuse_unknown_tables(plane.config, new.database, new.options)
     idempotency = key_of(caller, "POST /export/dump", key, await request.json())
     made = await dumps.create(plane.core, new, idempotency=idempotency)
     own = f"/export/jobs/{made.id}"
     started = {
         "jobId": made.id,
-        "status": shown(made, version=1)[0],
+        # Though a worker may have claimed it already: it is what StarbaseDB answers.
+        "status": "pending",
         "statusUrl": own,
         "estimatedTables": await dumps.likely_tables(plane.core.db, new),
     }
     return _answer(started, 202, {"Location": own})
-
-
-def asked_dump(plane: Plane, caller: Caller, body: DumpRequest) -> NewDump:
-    """What a request becomes, if this caller may have it; the dashboard's form comes here too."""
-    config = plane.config
-    check_async(config, body)
-    if body.table is not None and body.tables:
-        raise ApiError(400, "invalid_export", "Name either `table` or `tables`.")
-    database = which(config, body.database, databases_of(config, caller))
-    shown = body.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"asynchronous", "callback_url"})
-    return new_dump(
-        config,
-        databases_from(config)[database],
-        database=database,
-        format=body.format,
-        options=body.options,
-        owner=caller.owner,
-        request={**shown, "database": database, "format": body.format},
-        callback_url=body.callback_url,
-        traceparent=tracing.inject(),
-    )
 
 
 TablePath = Annotated[str, Path(min_length=1, max_length=500)]
@@ -150,7 +133,7 @@ async def stream_dump(plane: ThePlane, caller: Asking, database: Database = None
 
 
 @router.get(
-    "/export/json/{table}",
+    "/export/json/{table:path}",
     summary="A table as JSON, streamed",
     responses=_streamed_example("application/json", '[{"id": 1}]'),
     response_class=Response,
@@ -162,7 +145,7 @@ async def stream_json(table: TablePath, plane: ThePlane, caller: Asking, databas
 
 
 @router.get(
-    "/export/csv/{table}",
+    "/export/csv/{table:path}",
     summary="A table as CSV, streamed",
     responses=_streamed_example("text/csv", "id,name"),
     response_class=Response,
@@ -179,7 +162,13 @@ async def stream_csv(
 
 
 def _stream(
-    plane: Plane, caller: Caller, named: str | None, format: Format, options: DumpOptions, media_type: str, name: str
+    plane: ControlPlane,
+    caller: Caller,
+    named: str | None,
+    format: Format,
+    options: DumpOptions,
+    media_type: str,
+    name: str,
 ) -> Response:
     config = plane.config
     database = which(config, named, databases_of(config, caller))
@@ -200,13 +189,15 @@ def _stream(
         )
     asked = {
         "database": database,
-        "settings": config.dumps_databases[database],
+        "settings": config.of(DumpSettings).databases[database],
         "format": format,
         "options": options.model_dump(mode="json"),
         "single": bool(options.tables),
     }
     headers = {"Content-Disposition": downloading.disposition(name), "Cache-Control": "private, no-store"}
-    return syncing.Streamed(slot, asked, longest=config.dumps_sync_max_seconds, media_type=media_type, headers=headers)
+    return syncing.Streamed(
+        slot, asked, longest=config.of(DumpSettings).sync_max_seconds, media_type=media_type, headers=headers
+    )
 
 
 @router.get("/export/jobs", summary="Exports, newest first", responses=_documented([STATUS_EXAMPLE], nextCursor=None))
@@ -219,23 +210,14 @@ async def list_dumps(
     v: Version = 1,
 ) -> Response:
     before: str | None = None if cursor is None else read_cursor(cursor, str)
-    found = await dumps.page(plane.core.db, _scope(plane, caller, database), before=before, limit=limit)
-    following = write_cursor(found[-1].id) if len(found) == limit else None
+    found = await dumps.page(plane.core.db, visible_databases(plane, caller, database), before=before, limit=limit)
+    following = cursor_after(found, limit)
     return _answer([dump_json(dump, plane.config, v) for dump in found], nextCursor=following)
-
-
-def _scope(plane: Plane, caller: Caller, database: str | None) -> list[str] | None:
-    """None: those of all databases, also of those that are configured no more."""
-    if database is not None:
-        return [database] if may_dump(plane.config, caller, database) else []
-    if caller.operator or EVERYTHING in caller.databases:
-        return None
-    return sorted({*databases_of(plane.config, caller), *caller.databases})
 
 
 @router.get("/export/jobs/{dump_id}", summary="One export", responses=_documented(STATUS_EXAMPLE))
 async def get_dump(dump_id: str, plane: ThePlane, caller: Asking, v: Version = 1) -> Response:
-    found = await downloading.with_counts(plane.config, await visible(plane, caller, dump_id))
+    found = await downloading.with_counts(plane.config, await visible_dump(plane, caller, dump_id))
     return _answer(dump_json(found, plane.config, v))
 
 
@@ -247,24 +229,11 @@ async def get_dump(dump_id: str, plane: ThePlane, caller: Asking, v: Version = 1
     ),
 )
 async def delete_dump(dump_id: str, plane: ThePlane, caller: Asking) -> Response:
-    found = await visible(plane, caller, dump_id, deleting=True)
-    if not caller.sees(found.owner):
-        raise ApiError(403, "not_allowed", "Only its owner may cancel or remove this export.")
+    found = await own_dump(plane, caller, dump_id, deleting=True)
     return _answer({"jobId": found.id, "status": await cancel_or_remove(plane, caller, found.id)})
 
 
-async def cancel_or_remove(plane: Plane, caller: Caller, id: str) -> str:
-    """What became of it. A job that ends by itself just now is no longer to be cancelled, and its dump goes."""
-    for _ in range(3):
-        live = await dumps.delete(plane.core, id, actor=caller.actor)
-        if live is None:
-            return "deleted"
-        if (await plane.core.cancel([live], actor=caller.actor))[live] == "cancelled":
-            return "cancelled"
-    raise ApiError(409, "export_busy", "The export is being started again and again.", hint="Ask once more.")
-
-
-Asked = Annotated[bool, Query(description="Answer with a link to the store, where it makes links; 5 minutes.")]
+Redirect = Annotated[bool, Query(description="Answer with a link to the store, where it makes links; 5 minutes.")]
 
 
 @router.get(
@@ -277,9 +246,9 @@ Asked = Annotated[bool, Query(description="Answer with a link to the store, wher
     response_class=Response,
 )
 async def download_dump(
-    request: Request, dump_id: str, plane: ThePlane, caller: Asking, redirect: Asked = False
+    request: Request, dump_id: str, plane: ThePlane, caller: Asking, redirect: Redirect = False
 ) -> Response:
-    found = await visible(plane, caller, dump_id)
+    found = await visible_dump(plane, caller, dump_id)
     return await downloading.download(
         plane.config,
         found,
@@ -291,14 +260,3 @@ async def download_dump(
 
 
 router.head("/export/jobs/{dump_id}/download", include_in_schema=False)(download_dump)
-
-
-async def visible(plane: Plane, caller: Caller, id: str, *, deleting: bool = False) -> Dump:
-    found = await dumps.get(plane.core.db, id)
-    if (
-        found is None
-        or not may_dump(plane.config, caller, found.database)
-        or (found.status == "deleting" and not deleting)
-    ):
-        raise ApiError(404, "not_found", "Export job not found.")
-    return found

@@ -19,13 +19,20 @@ import orjson
 
 from paddock.dumps.composing import Composer, stated
 from paddock.dumps.copies import Copies, Copy, NoRoom
-from paddock.dumps.model import DumpPayload, Finished, counts_key
+from paddock.dumps.database_settings import (
+    DatabaseSettings,
+    DuckdbDatabase,
+    FileDatabase,
+    PostgresDatabase,
+    SqliteDatabase,
+)
+from paddock.dumps.model import DumpOptions, DumpPayload, Finished, counts_key
 from paddock.dumps.patience import patient
-from paddock.dumps.reporting import REPORT_EVERY, Reporter
-from paddock.dumps.settings import DuckdbDatabase, FileDatabase, PostgresDatabase, SqliteDatabase
-from paddock.dumps.source import FileSource, Frozen, LiveSource
-from paddock.dumps.workshop import DumpWorkshop
-from paddock.dumps.writing import Draft, PartWriter, complete, kept_draft, part_size, read_draft
+from paddock.dumps.reporting import COPYING, REPORT_EVERY, Reporter, percent_of, risen
+from paddock.dumps.resources import DumpResources
+from paddock.dumps.settings import DumpSettings
+from paddock.dumps.source import FileSource, Frozen, HasUnreadable, LiveSource
+from paddock.dumps.writing import DumpDraft, PartWriter, complete, kept_draft, part_size, read_draft
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, again, done, permanent
@@ -40,6 +47,7 @@ SAVE_EVERY = 5.0
 LIVE_RESTARTS = 3
 # So many uploads of one dump may vanish: then it is a rule of the bucket, and no accident.
 MOST_GONE = 5
+MOST_UNREADABLE = 20
 LOST = "snapshot_connection_lost"
 # Bytes of JSON. Counts of more tables stand in an object: saved state has its limits, and beside them stands the draft.
 MOST_TABLES = 32 << 10
@@ -47,9 +55,9 @@ MOST_TABLES = 32 << 10
 DumpTurn = Turn[DumpPayload]
 
 
-async def run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
+async def run(turn: DumpTurn, resources: DumpResources) -> Outcome:
     try:
-        return await _run(turn, workshop)
+        return await _run(turn, resources)
     except UploadGone as problem:
         # Somebody removed it: a rule of the bucket, or a person. The next turn begins another.
         gone = turn.saved.get("gone", 0) + 1
@@ -64,28 +72,42 @@ async def run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
         )
 
 
-async def _run(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
-    settings = workshop.database(turn.payload.database)
+async def _run(turn: DumpTurn, resources: DumpResources) -> Outcome:
+    settings = resources.database(turn.payload.database)
+    if turn.payload.check:
+        return await _check(turn, settings)
     if "whole" in turn.saved:
-        return await _finish(turn, workshop)
+        return await _finish(turn, resources)
     if "ending" in turn.saved:
-        return await _complete(turn, workshop)
+        return await _complete(turn, resources)
     if isinstance(settings, PostgresDatabase):
-        return await _live(turn, workshop, settings)
-    return await _from_copy(turn, workshop, settings)
+        return await _live(turn, resources, settings)
+    return await _from_copy(turn, resources, settings)
 
 
-async def clean(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
+async def _check(turn: DumpTurn, settings: DatabaseSettings) -> Outcome:
+    """What stands in the way is the result: whoever asks does not wait until it is tried again."""
+    try:
+        if isinstance(settings, FileDatabase):
+            await change_on_io(Copies(settings.copies, turn.id).check_writable)
+        source = live_source(settings) if isinstance(settings, PostgresDatabase) else file_source(settings)
+        await source.look(DumpOptions())
+    except InfrastructureError as problem:
+        return done({"problem": problem.message, "hint": problem.hint})
+    return done({"problem": None, "hint": None})
+
+
+async def clean(turn: DumpTurn, resources: DumpResources) -> Outcome:
     """What a dump that failed or was cancelled left: its uploads, objects and copy, by the names that it saved."""
     for key in [*turn.saved.get("old", []), *_key_of(turn.saved)]:
-        await _remove_draft(workshop, key)
-    settings = workshop.databases.get(turn.payload.database)
+        await _remove_draft(resources, key)
+    settings = resources.databases.get(turn.payload.database)
     if isinstance(settings, FileDatabase) and turn.cleanup_of is not None:
         await change_on_io(Copies(settings.copies, turn.cleanup_of).remove)
     return done()
 
 
-async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDatabase | DuckdbDatabase) -> Outcome:
+async def _from_copy(turn: DumpTurn, resources: DumpResources, settings: SqliteDatabase | DuckdbDatabase) -> Outcome:
     source = file_source(settings)
     copies = Copies(settings.copies, turn.id)
     copy = await on_io(copies.find, turn.saved["copy"]) if "copy" in turn.saved else None
@@ -93,10 +115,11 @@ async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDat
         try:
             copy = await _copied(turn, settings, source, copies)
         except NoRoom as lacking:
-            turn.report(phase="waiting", reason=f"No room for a copy of the database: {lacking}.")
+            reason = f"No room for a copy of the database: {lacking}."
+            turn.report(phase="waiting", reason=reason, percent=percent_of(turn))
             return again(WAIT_FOR_DISK)
     try:
-        return await _slice(turn, workshop, source, copy)
+        return await _slice(turn, resources, source, copy)
     except (PermanentRunnerError, OSError) as problem:
         if await on_io(copies.find, turn.saved["copy"]) is not None:
             raise
@@ -104,12 +127,12 @@ async def _from_copy(turn: DumpTurn, workshop: DumpWorkshop, settings: SqliteDat
         raise TransientResourceError("The copy of the database is gone.", code="copy_gone") from problem
 
 
-async def _slice(turn: DumpTurn, workshop: DumpWorkshop, source: FileSource, copy: Copy) -> Outcome:
+async def _slice(turn: DumpTurn, resources: DumpResources, source: FileSource, copy: Copy) -> Outcome:
     frozen = await source.open(copy.path, copy.point_in_time, turn.payload.options)
     try:
         began = time.monotonic()
         return await _dump(
-            turn, workshop, frozen, lambda: time.monotonic() - began >= workshop.config.dumps_slice_seconds
+            turn, resources, frozen, lambda: time.monotonic() - began >= resources.config.of(DumpSettings).slice_seconds
         )
     finally:
         await frozen.close()
@@ -136,7 +159,7 @@ async def _copied(
     finally:
         await change_on_io(room.free)
     # Marked, it counts: who claimed the job meanwhile may be dumping it. It is no longer ours to drop.
-    await turn.save({**turn.saved, "point_in_time": stated(point_in_time)})
+    await turn.save({**turn.saved, "point_in_time": stated(point_in_time), "percent": risen(turn, COPYING)})
     return copy
 
 
@@ -151,14 +174,14 @@ class _Copying:
         now = time.monotonic()
         if now - self._reported >= REPORT_EVERY:
             self._reported = now
-            percent = round(100 * copied / total, 1) if total else 100.0
-            self._turn.report(phase="copying", percent=percent, restarts=self._turn.saved["restarts"])
+            self._turn.report(phase="copying", percent=percent_of(self._turn), restarts=self._turn.saved["restarts"])
         if now - self._saved >= SAVE_EVERY:
             self._saved = now
-            await self._turn.save({**self._turn.saved, "copied": copied}, progress=copied > 0)
+            percent = risen(self._turn, COPYING * copied / total if total else COPYING)
+            await self._turn.save({**self._turn.saved, "copied": copied, "percent": percent}, progress=copied > 0)
 
 
-async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDatabase) -> Outcome:
+async def _live(turn: DumpTurn, resources: DumpResources, settings: PostgresDatabase) -> Outcome:
     """Each turn is a new snapshot, and so a new draft; store failures are waited out inside, to keep it."""
     saved = _given_up(turn.saved)
     if saved["restarts"] > LIVE_RESTARTS:
@@ -175,12 +198,12 @@ async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDataba
         frozen = await source.open(turn.payload.format, turn.payload.options, draft)
         try:
             await turn.save({**saved, "point_in_time": stated(frozen.point_in_time)}, progress=False)
-            return await _dump(turn, patient(workshop, turn), frozen, lambda: False, draft=draft)
+            return await _dump(turn, patient(resources, turn), frozen, lambda: False, draft=draft)
         finally:
             await frozen.close()
     except TransientResourceError as problem:
         if problem.code == LOST:
-            turn.log.warning("The snapshot was lost; the dump begins anew.", error=problem.message)
+            turn.log.warning("The snapshot was lost; the dump starts over.", error=problem.message)
             await turn.save({**turn.saved, "lost": problem.message}, progress=False)
             return again(GIVE_WAY)
         raise
@@ -188,93 +211,113 @@ async def _live(turn: DumpTurn, workshop: DumpWorkshop, settings: PostgresDataba
 
 async def _dump(
     turn: DumpTurn,
-    workshop: DumpWorkshop,
+    resources: DumpResources,
     frozen: Frozen,
     over: Callable[[], bool],
     *,
     draft: str | None = None,
 ) -> Outcome:
     payload = turn.payload
-    source = workshop.database(payload.database).type
+    source = resources.database(payload.database).type
     about = {"dump": payload.dump_id, "database": payload.database, "source": source}
     composer = Composer(frozen, payload.format, payload.options, single=payload.single, about=about)
-    chosen = await _draft_of(turn, workshop, composer, draft)
+    chosen = await _draft_of(turn, resources, composer, draft)
+    if chosen.cursor is None:
+        _warn_of_unreadable(turn, frozen)
 
     async def save(kept: JsonObject) -> None:
-        await turn.save({**turn.saved, "draft": kept})
+        await turn.save({**turn.saved, "draft": kept, "percent": reporter.percent})
 
     reporter = Reporter(turn, composer)
-    writer = PartWriter(workshop.store, workshop.parts, composer, chosen, save, reporter)
+    writer = PartWriter(resources.store, resources.parts, composer, chosen, save, reporter)
     if not await writer.write(over):
         return again(GIVE_WAY)
     tables = composer.rows(reporter.at)
     ending = _ending(turn, composer, chosen, writer.size, tables)
     if ending["tables"] is None:
-        await workshop.store.put(counts_key(chosen.key), orjson.dumps(tables))
+        await resources.store.put(counts_key(chosen.key), orjson.dumps(tables))
     # With the last part and all that is known of the file: whoever comes after us only completes it.
-    await turn.save({**turn.saved, "draft": kept_draft(chosen), "ending": ending})
+    await turn.save({**turn.saved, "draft": kept_draft(chosen), "ending": ending, "percent": reporter.percent})
     reporter.tell("completing")
-    return await _complete(turn, workshop)
+    return await _complete(turn, resources)
 
 
-def _ending(turn: DumpTurn, composer: Composer, draft: Draft, size: int, tables: dict[str, int]) -> JsonObject:
+def _warn_of_unreadable(turn: DumpTurn, frozen: Frozen) -> None:
+    for table in frozen.unreadable if isinstance(frozen, HasUnreadable) else ():
+        turn.log.warning(
+            "A table's rows cannot be read: JSON and CSV lack it, SQL has what it is stored in.", table=table
+        )
+
+
+def _missing(turn: DumpTurn, frozen: Frozen) -> list[str]:
+    """Tables that the file lacks. SQL has what they are stored in, and the other formats are the database itself."""
+    if turn.payload.format not in ("json", "csv") or not isinstance(frozen, HasUnreadable):
+        return []
+    return list(frozen.unreadable[:MOST_UNREADABLE])
+
+
+def _ending(turn: DumpTurn, composer: Composer, draft: DumpDraft, size: int, tables: dict[str, int]) -> JsonObject:
     assert draft.cursor is not None
     return {
         "key": draft.key,
         "size": size,
         "part_size": draft.part_size,
         "digest": draft.cursor.digest,
-        "rows": sum(tables.values()),
-        "table_count": len(tables),
+        "rows": sum(tables.values()) if len(tables) == len(composer.tables) else None,
+        "table_count": len(composer.tables),
         "tables": tables if len(orjson.dumps(tables)) <= MOST_TABLES else None,
         "point_in_time": stated(composer.frozen.point_in_time),
         "restarts": turn.saved.get("restarts", 0),
         "file_name": f"{turn.payload.database}_{turn.payload.dump_id}.{composer.extension}",
         "media_type": composer.media_type,
+        "unreadable": _missing(turn, composer.frozen),
     }
 
 
-async def _complete(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
-    ending, draft = turn.saved["ending"], await read_draft(workshop.store, turn.saved["draft"])
-    whole = await complete(workshop.store, workshop.parts, draft, ending["size"])
+async def _complete(turn: DumpTurn, resources: DumpResources) -> Outcome:
+    ending, draft = turn.saved["ending"], await read_draft(resources.store, turn.saved["draft"])
+    whole = await complete(resources.store, resources.parts, draft, ending["size"])
     finished = Finished(**ending, etag=whole.etag, objects=whole.objects)
     # What the file was made from is not needed any more, and would not fit beside it.
-    kept: JsonObject = {name: turn.saved[name] for name in ("restarts", "point_in_time", "old") if name in turn.saved}
+    kept: JsonObject = {
+        name: turn.saved[name] for name in ("restarts", "point_in_time", "old", "percent") if name in turn.saved
+    }
     await turn.save(kept | {"whole": finished.model_dump()})
-    return await _finish(turn, workshop)
+    return await _finish(turn, resources)
 
 
-async def _finish(turn: DumpTurn, workshop: DumpWorkshop) -> Outcome:
+async def _finish(turn: DumpTurn, resources: DumpResources) -> Outcome:
     """All that is not the file goes, then the job ends: a kill in between does this again."""
     finished = Finished.model_validate(turn.saved["whole"])
     for key in turn.saved.get("old", []):
-        await _remove_draft(workshop, key)
-    await workshop.store.delete_below(_states_below(finished.key))
-    settings = workshop.database(turn.payload.database)
+        await _remove_draft(resources, key)
+    await resources.store.delete_below(_states_below(finished.key))
+    settings = resources.database(turn.payload.database)
     if isinstance(settings, FileDatabase):
         await change_on_io(Copies(settings.copies, turn.id).remove)
-    return done(finished.model_dump())
+    # `bytes` is what people read of any result.
+    return done({**finished.model_dump(), "bytes": finished.size})
 
 
-async def _draft_of(turn: DumpTurn, workshop: DumpWorkshop, composer: Composer, fresh: str | None) -> Draft:
+async def _draft_of(turn: DumpTurn, resources: DumpResources, composer: Composer, fresh: str | None) -> DumpDraft:
     kept = turn.saved.get("draft")
     if kept is not None and fresh is None:
-        found = await read_draft(workshop.store, kept)
+        found = await read_draft(resources.store, kept)
         if found.upload is not None and found.identity == composer.identity:
             return found
     id = fresh or secrets.token_hex(8)
-    size = part_size(composer.frozen.size, workshop.config.dumps_part_bytes, workshop.parts.least)
-    draft = Draft(id, f"{turn.payload.prefix}/{id}.{composer.extension}", size, composer.identity)
+    size = part_size(composer.frozen.size, resources.config.of(DumpSettings).part_bytes, resources.parts.least)
+    draft = DumpDraft(id, f"{turn.payload.prefix}/{id}.{composer.extension}", size, composer.identity)
     # The key first: from then on whoever comes after us finds what we are about to begin.
     await turn.save(_given_up(turn.saved, keep_copy=True) | {"draft": kept_draft(draft)}, progress=False)
     for key in turn.saved["old"]:
-        await _remove_draft(workshop, key)
-    draft.upload = await workshop.parts.begin(draft.key)
+        await _remove_draft(resources, key)
+    draft.upload = await resources.parts.begin(draft.key)
     try:
         await turn.save({**turn.saved, "old": [], "draft": kept_draft(draft)}, progress=False)
     except StaleAttempt:
         with suppress(InfrastructureError):
-            await workshop.parts.abort(draft.key)
+            await resources.parts.abort(draft.key)
         raise
     return draft
 
@@ -286,7 +329,7 @@ def _given_up(saved: JsonObject, *, keep_copy: bool = False) -> JsonObject:
         "restarts": saved.get("restarts", 0) + began,
         "old": [*saved.get("old", []), *_key_of(saved)],
     }
-    kept = ("point_in_time", "lost", "gone", *(["copy"] if keep_copy else []))
+    kept = ("point_in_time", "lost", "gone", "percent", *(["copy"] if keep_copy else []))
     return left | {name: saved[name] for name in kept if name in saved}
 
 
@@ -295,11 +338,11 @@ def _key_of(saved: JsonObject) -> list[str]:
     return [begun["key"]] if begun else []
 
 
-async def _remove_draft(workshop: DumpWorkshop, key: str) -> None:
-    await workshop.parts.abort(key)
-    await workshop.store.delete([key, counts_key(key)])
-    await workshop.store.delete_below(key)
-    await workshop.store.delete_below(_states_below(key))
+async def _remove_draft(resources: DumpResources, key: str) -> None:
+    await resources.parts.abort(key)
+    await resources.store.delete([key, counts_key(key)])
+    await resources.store.delete_below(key)
+    await resources.store.delete_below(_states_below(key))
 
 
 def _states_below(key: str) -> str:

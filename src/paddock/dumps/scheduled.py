@@ -13,9 +13,10 @@ from pydantic.alias_generators import to_camel
 
 from paddock.config import Config
 from paddock.dumps import dumps
+from paddock.dumps.database_settings import databases_from
+from paddock.dumps.looking import refuse_unknown_tables
 from paddock.dumps.model import DumpOptions
-from paddock.dumps.request import NO_STORE, new_dump, refused, which
-from paddock.dumps.settings import databases_from
+from paddock.dumps.request import NO_STORE, new_dump, problems, refused, which
 from paddock.jobs.core import Core
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Draining, PermanentRunnerError, Refused, TransientResourceError
@@ -40,9 +41,20 @@ class ScheduledDump(BaseModel):
         ge=1,
         le=10_000,
         alias="keepLast",
-        description="So many completed ones of its schedule stay.",
+        description="How many completed dumps of its schedule are kept.",
     )
     owner: str | None = Field(default=None, min_length=1, max_length=200, description="Whose dump it is.")
+
+
+async def check(core: Core, config: Config, payload: ScheduledDump, owner: str) -> None:
+    """Before a schedule is made: the database, its tables and a format that it has."""
+    if not config.has_store:
+        raise refused(NO_STORE, code="no_object_store")
+    database = which(config, payload.database, databases_from(config))
+    wrong = problems(databases_from(config)[database].type, payload.format, payload.options)
+    if wrong:
+        raise refused(" ".join(wrong))
+    await refuse_unknown_tables(config, database, payload.options)
 
 
 async def run(turn: Turn[ScheduledDump], core: Core, config: Config) -> Outcome:
@@ -94,6 +106,8 @@ SCHEDULED = Kind(
     payload=ScheduledDump,
     handler=run,
     submit=frozenset({"ops", "admin"}),
+    check=check,
+    orders="dump",
     internal=True,
     retry=Backoff(first=timedelta(seconds=10), cap=timedelta(minutes=5), limit=20),
 )

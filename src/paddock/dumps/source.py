@@ -82,6 +82,14 @@ class HasFile(Protocol):
     def file(self) -> Path: ...
 
 
+@runtime_checkable
+class HasUnreadable(Protocol):
+    """A frozen state with tables whose rows nobody can read, so that JSON and CSV cannot have them."""
+
+    @property
+    def unreadable(self) -> Sequence[str]: ...
+
+
 # Told pages or bytes done and the total; awaited, so that the caller can save.
 Progress = Callable[[int, int], Awaitable[None]]
 

@@ -7,16 +7,20 @@ looks whole is whole.
 
 import asyncio
 import os
-import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from typing import Any
 
 import orjson
 import structlog
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from paddock.child_processes.spawning import ChildProcess, enlarge
+from paddock.dumps import copies
+from paddock.dumps.database_settings import DATABASE, FileDatabase
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import JsonObject
 from paddock.log import scrub
@@ -25,8 +29,6 @@ AT_ONCE = 2
 LEAST_RATE = 64 * 1024
 RATE_WINDOW = 60.0
 READ = 256 * 1024
-MOST_WORDS = 16 * 1024
-LAST_WORDS = 5.0
 
 log = structlog.get_logger()
 
@@ -66,15 +68,15 @@ class Streamed(Response):
     ) -> None:
         super().__init__(None, 200, headers, media_type)
         del self.headers["content-length"]
-        self._slot, self._asked, self._longest = slot, asked, longest
+        self._slot, self._asked, self._longest = slot, {**asked, "copy": copies.name_of_stream()}, longest
         self._started = asyncio.Event()
         self._sent = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        child: asyncio.subprocess.Process | None = None
+        child: ChildProcess | None = None
         try:
             async with asyncio.timeout(self._longest):
-                child = await start()
+                child = start()
                 await self._relay(child, receive, send)
         except TimeoutError:
             self._gave_up("it took longer than dumps_sync_max_seconds")
@@ -84,10 +86,11 @@ class Streamed(Response):
                 ) from None
         finally:
             if child is not None:
-                await end(child)
+                await uninterrupted(child.end())
+                await uninterrupted(asyncio.to_thread(_remove_copy, self._asked))
             self._slot.release()
 
-    async def _relay(self, child: asyncio.subprocess.Process, receive: Receive, send: Send) -> None:
+    async def _relay(self, child: ChildProcess, receive: Receive, send: Send) -> None:
         """Ends with the child, with the reader, or with patience. Without its last message an answer is a broken one."""
         working = {
             asyncio.create_task(self._pass_on(child, send)): "",
@@ -105,31 +108,23 @@ class Streamed(Response):
                 task.cancel()
             await asyncio.gather(*working, return_exceptions=True)
 
-    async def _pass_on(self, child: asyncio.subprocess.Process, send: Send) -> None:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
-        words = asyncio.create_task(_words(child.stderr))
-        try:
-            child.stdin.write(orjson.dumps(self._asked, default=str) + b"\n")
-            await child.stdin.drain()
-            begins = await child.stdout.readline()
-            if not begins:
-                raise RuntimeError(f"The process of a streamed export ended before it began: {await words}")
-            check(begins)
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            self._started.set()
-            while data := await child.stdout.read(READ):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                self._sent += len(data)
-            if await child.wait() == 0:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            else:
-                self._gave_up(f"its process ended with {child.returncode}: {await words}")
-        except (BrokenPipeError, ConnectionResetError):
-            raise RuntimeError(f"The process of a streamed export died at its start: {await words}") from None
-        finally:
-            words.cancel()
+    async def _pass_on(self, child: ChildProcess, send: Send) -> None:
+        await child.write(orjson.dumps(self._asked, default=str) + b"\n")
+        begins, data = await first_line(child)
+        if not begins:
+            await child.wait()
+            raise RuntimeError(f"The process of a streamed export ended before it began: {child.last_words.strip()}")
+        check(begins)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        self._started.set()
+        while data := data or await child.read(READ):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            self._sent += len(data)
+            data = b""
+        if await child.wait() == 0:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            self._gave_up(f"its process ended with {child.returncode}: {child.last_words.strip()}")
 
     async def _too_slow(self) -> None:
         await self._started.wait()
@@ -153,42 +148,46 @@ def check(line: bytes) -> None:
     raise Refused(error["code"], error["message"], hint=error["hint"] if status != 404 else None, status=status)
 
 
-async def start() -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "paddock.dumps.child",
-        str(os.getpid()),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=4 * READ,
-        # With all that it starts: pg_dump goes with it.
-        start_new_session=True,
+def start() -> ChildProcess:
+    """In a group of its own: pg_dump goes with it."""
+    child = ChildProcess(
+        [sys.executable, "-P", "-m", "paddock.dumps.child", str(os.getpid())],
+        # A database's settings may name variables, and libpq has its own.
+        environment=dict(os.environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
+    enlarge(child.stdout.fileno())
+    return child
 
 
-async def end(child: asyncio.subprocess.Process) -> None:
-    """Also while we are being cancelled: a process that nobody waited for stays behind. What it wrote last is read, or its
-    end would never be seen."""
-    if child.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-    ending = asyncio.ensure_future(asyncio.wait_for(child.communicate(), LAST_WORDS))
+async def first_line(child: ChildProcess) -> tuple[bytes, bytes]:
+    """The line, which is empty if there is none, and what came with it of the rest."""
+    said = b""
+    while b"\n" not in said:
+        data = await child.read(READ)
+        if not data:
+            return b"", b""
+        said += data
+    line, _, rest = said.partition(b"\n")
+    return line, rest
+
+
+async def uninterrupted(work: Coroutine[Any, Any, object]) -> None:
+    ending = asyncio.ensure_future(work)
     while not ending.done():
         with suppress(asyncio.CancelledError, TimeoutError):
             await asyncio.shield(ending)
+
+
+def _remove_copy(asked: JsonObject) -> None:
+    """A process that was killed, because its reader went away, could not do it itself."""
+    settings = DATABASE.validate_python(asked["settings"])
+    if isinstance(settings, FileDatabase):
+        copies.remove(settings.copies, asked["copy"])
 
 
 async def _gone(receive: Receive) -> None:
     message: Message = {"type": ""}
     while message["type"] != "http.disconnect":
         message = await receive()
-
-
-async def _words(stream: asyncio.StreamReader) -> str:
-    """The last that it said."""
-    said = b""
-    while data := await stream.read(READ):
-        said = (said + data)[-MOST_WORDS:]
-    return said.decode("utf-8", "replace").strip()

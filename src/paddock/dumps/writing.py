@@ -6,14 +6,15 @@ while the next is being filled, so two parts is all the memory this takes.
 """
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 
 import orjson
 
 from paddock.dumps.composing import Composer, Position, Written
+from paddock.dumps.digesting import PartDigest
+from paddock.dumps.earlier_cursors import spelled_out
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JsonObject
 from paddock.storage.parts import Parts, Whole
@@ -40,7 +41,7 @@ class Cursor:
 
 
 @dataclass(slots=True)
-class Draft:
+class DumpDraft:
     """One try to write the file, under a key that no other try has."""
 
     id: str
@@ -60,7 +61,9 @@ Told = Callable[[Position, int], None]
 
 
 class PartWriter:
-    def __init__(self, store: Store, parts: Parts, composer: Composer, draft: Draft, save: Save, told: Told) -> None:
+    def __init__(
+        self, store: Store, parts: Parts, composer: Composer, draft: DumpDraft, save: Save, told: Told
+    ) -> None:
         self._store, self._parts, self._composer, self._draft = store, parts, composer, draft
         self._save, self._told = save, told
         self._under_way: tuple[asyncio.Task[str], Cursor] | None = None
@@ -79,8 +82,8 @@ class PartWriter:
 
     async def _write(self, over: Callable[[], bool]) -> bool:
         size = self._draft.part_size
-        cursor = self._draft.cursor or Cursor(1, "", self._composer.first, Written(0, size))
-        part, digest, start, skip = cursor.part, cursor.digest, cursor.start, cursor.shipped
+        cursor = self._draft.cursor or Cursor(1, "", self._composer.first, Written(size))
+        part, digest, start, skip = cursor.part, PartDigest(size, cursor.digest), cursor.start, cursor.shipped
         position: Position | None = cursor.position
         # Its bytes leave it without being copied.
         buffer = BytesIO()
@@ -90,24 +93,25 @@ class PartWriter:
             # Never more than a part: a chunk can be a row of many.
             while (missing := size - buffer.tell()) <= len(left):
                 buffer.write(left[:missing])
+                await on_io(digest.add, left[:missing])
                 data, buffer, left = buffer.getvalue(), BytesIO(), left[missing:]
-                digest = await on_io(chained, digest, data)
-                await self._send(data, Cursor(part + 1, digest, position, start, len(chunk.data) - len(left)))
+                await self._send(data, Cursor(part + 1, digest.value, position, start, len(chunk.data) - len(left)))
                 del data
                 part += 1
                 if over():
                     await self._settle()
                     return False
             buffer.write(left)
-            position, start = chunk.next, Written(part - 1, size, digest)
-            self._told(chunk.at, (part - 1) * size + buffer.tell())
+            await on_io(digest.add, left)
+            written = (part - 1) * size + buffer.tell()
+            position, start = chunk.next, Written(size, written, digest.value)
+            self._told(chunk.at, written)
             # Not held while the next one is made.
             del chunk, left
         data = buffer.getvalue()
         self.size = (part - 1) * size + len(data)
         if data or part == 1:
-            digest = await on_io(chained, digest, data)
-            await self._send(data, Cursor(part + 1, digest, {}, start))
+            await self._send(data, Cursor(part + 1, digest.value, {}, start))
         await self._settle(last=True)
         return True
 
@@ -160,7 +164,7 @@ class PartWriter:
         return states_of(self._draft)
 
 
-async def complete(store: Store, parts: Parts, draft: Draft, size: int) -> Whole:
+async def complete(store: Store, parts: Parts, draft: DumpDraft, size: int) -> Whole:
     """From parts to the file. May be repeated, as long as the objects with the ETags are there."""
     etags: list[str] = []
     for number in range(1, draft.rolled + 1):
@@ -168,7 +172,7 @@ async def complete(store: Store, parts: Parts, draft: Draft, size: int) -> Whole
     return await parts.complete(draft.key, draft.upload or "", [*etags, *draft.etags], size)
 
 
-def states_of(draft: Draft) -> str:
+def states_of(draft: DumpDraft) -> str:
     return f"{draft.key.rpartition('/')[0]}/{draft.id}"
 
 
@@ -177,19 +181,7 @@ def part_size(size: int, asked: int | None, least: int) -> int:
     return max(least, asked or max(LEAST_PART, -(-3 * size // MOST_PARTS)))
 
 
-def chained(before: str, data: bytes) -> str:
-    """A digest that can go on in another process, where the state of one over all bytes cannot be kept."""
-    return hashlib.sha256(bytes.fromhex(before) + hashlib.sha256(data).digest()).hexdigest()
-
-
-def chain(parts: Sequence[bytes]) -> str:
-    digest = ""
-    for data in parts:
-        digest = chained(digest, data)
-    return digest
-
-
-def kept_draft(draft: Draft) -> JsonObject:
+def kept_draft(draft: DumpDraft) -> JsonObject:
     cursor = draft.cursor
     return {
         "id": draft.id,
@@ -205,14 +197,14 @@ def kept_draft(draft: Draft) -> JsonObject:
             "part": cursor.part,
             "digest": cursor.digest,
             "position": cursor.position,
-            "start": [cursor.start.parts, cursor.start.part_size, cursor.start.digest],
+            "start": asdict(cursor.start),
             "shipped": cursor.shipped,
         },
     }
 
 
-async def read_draft(store: Store, kept: JsonObject) -> Draft:
-    draft = Draft(
+async def read_draft(store: Store, kept: JsonObject) -> DumpDraft:
+    draft = DumpDraft(
         kept["id"],
         kept["key"],
         kept["part_size"],
@@ -226,7 +218,8 @@ async def read_draft(store: Store, kept: JsonObject) -> Draft:
     if found is not None and "object" in found:
         found = orjson.loads(await store.read(f"{states_of(draft)}/{found['object']}"))
     if found is not None:
+        found = spelled_out(found)
         draft.cursor = Cursor(
-            found["part"], found["digest"], found["position"], Written(*found["start"]), found["shipped"]
+            found["part"], found["digest"], found["position"], Written(**found["start"]), found["shipped"]
         )
     return draft

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import TransientResourceError, UserMistake
 from paddock.jobs.model import JsonObject
 
 # Told what a person may see of work that comes before the query, as in a job's report. Each takes the place of the last.
@@ -128,7 +128,7 @@ class Finding:
     hint: str | None = None
 
 
-class QueryRefused(PermanentRunnerError):
+class QueryRefused(UserMistake):
     """The text is not one query that this engine will run for the caller: syntax, rights, names, more than one
     statement. `line` and `column` where the engine tells them."""
 
@@ -151,7 +151,8 @@ class QueryRefused(PermanentRunnerError):
         """Told in words, for who has only those. Trino's tell it already."""
         if self.line is None or f"line {self.line}:{self.column}:" in self.message:
             return self
-        return QueryRefused(f"{self.message} Line {self.line}, column {self.column}.", code=self.code, hint=self.hint)
+        told = f"{self.message} Line {self.line}, column {self.column}."
+        return QueryRefused(told, code=self.code, hint=self.hint, line=self.line, column=self.column)
 
 
 class NoAnswer(TransientResourceError):

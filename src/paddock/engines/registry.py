@@ -11,34 +11,58 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
-from paddock.config import Config, ConfigError, overlap
+from paddock.config import Config, ConfigError, bad_table, overlap
 from paddock.engines.settings import (
     ENGINE,
     DuckdbSettings,
     EngineSettings,
     OtherSettings,
     PostgresSettings,
+    SparkSettings,
     SqliteSettings,
+    TrinoSettings,
 )
+from paddock.field_errors import field_errors
 from paddock.jobs.errors import PermanentRunnerError
 
 if TYPE_CHECKING:
     from paddock.engines.engine import Engine
+    from paddock.engines.rewriting import Rewriter
 
 DEFAULT = "duckdb"
 STARBURST = "starburst"
+TYPES = frozenset({"duckdb", "trino", "postgres", "sqlite"})
+# Of an engine that rewrites tables and answers no queries.
+SPARK = "spark"
 
 
 def settings_from(config: Config) -> dict[str, EngineSettings]:
-    """What the configuration names; nothing named: the embedded engine, which may read the folder it was started in."""
-    tables = dict(config.engines)
+    """What the configuration names, and the embedded DuckDB, which may read the folder it was started in. A DuckDB of the
+    configuration's own takes its place: the folders that it names would mean nothing beside one that reads others. So
+    does the Starburst of an older deployment, whose queries name no engine."""
+    tables = {name: table for name, table in config.engines.items() if table.get("type") != SPARK}
     if config.starburst_url is not None and STARBURST not in tables:
         tables[STARBURST] = _older_names(config)
-    if not tables:
+    older = bool(tables) and not config.engines
+    if not older and DEFAULT not in tables and all(table.get("type") != "duckdb" for table in tables.values()):
         tables[DEFAULT] = {"type": "duckdb", "roots": ["."]}
     found = {name: _checked(name, _private(config, table)) for name, table in tables.items()}
     for name, settings in found.items():
         _check_remotes(config, name, settings)
+    return found
+
+
+def rewriters_from(config: Config) -> dict[str, SparkSettings | TrinoSettings]:
+    """The engines that rewrite tables."""
+    found: dict[str, SparkSettings | TrinoSettings] = {
+        name: settings for name, settings in settings_from(config).items() if isinstance(settings, TrinoSettings)
+    }
+    for name, table in config.engines.items():
+        if table.get("type") == SPARK:
+            try:
+                found[name] = SparkSettings.model_validate(table)
+            except ValidationError as invalid:
+                raise bad_table(f"engines.{name}", field_errors(invalid)) from None
     return found
 
 
@@ -78,11 +102,7 @@ def _checked(name: str, table: Mapping[str, object]) -> EngineSettings:
             return OtherSettings.model_validate(table)
         return ENGINE.validate_python(table)
     except ValidationError as invalid:
-        found = invalid.errors(include_url=False, include_input=False)[0]
-        inside = [str(part) for part in found["loc"] if part not in ("duckdb", "trino", "postgres", "sqlite")]
-        raise ConfigError(
-            f"{'.'.join(['engines', name, *inside])} in paddock.toml has a bad value: {found['msg']}."
-        ) from None
+        raise bad_table(f"engines.{name}", field_errors(invalid), not_fields=TYPES) from None
 
 
 def _from_elsewhere(type: str) -> EntryPoint | None:
@@ -139,3 +159,15 @@ def make(name: str, settings: EngineSettings) -> "Engine":
     from paddock.engines.trino.engine import TrinoEngine
 
     return TrinoEngine(name, settings)
+
+
+def make_rewriter(
+    name: str, settings: SparkSettings | TrinoSettings, *, role: str | None = None, job: str = ""
+) -> "Rewriter":
+    if isinstance(settings, SparkSettings):
+        from paddock.engines.spark.rewriting import SparkRewriter
+
+        return SparkRewriter(name, settings)
+    from paddock.engines.trino.rewriting import TrinoRewriter
+
+    return TrinoRewriter(name, settings, role, job)

@@ -222,6 +222,10 @@ class TrinoSettings(_Settings):
     # Starburst's table function `system.unload` writes the files, and no catalog is needed. Untested: no Starburst was
     # there to test it on.
     unload_function: bool = False
+    # The role under which names of tables and columns are read for the schema cache. None: it is not cached.
+    metadata_role: str | None = None
+    # Left out of the schema cache: `catalog` or `catalog.schema`.
+    metadata_skip: tuple[str, ...] = ()
 
     @property
     def can_unload(self) -> bool:
@@ -254,6 +258,46 @@ class TrinoSettings(_Settings):
     @property
     def token(self) -> Secret:
         return Secret(env=self.token_env, file=self.token_file)
+
+
+class SparkSettings(_Settings):
+    """A HiveServer2, as Spark's Thrift server and Kyuubi serve it. It rewrites tables and answers no queries."""
+
+    type: Literal["spark"] = "spark"
+    url: str
+    user: str = "paddock"
+    # With LDAP. Without one the server takes any.
+    password_env: str | None = None
+    password_file: Path | None = None
+    # Of one answer; the server itself waits up to ten seconds with some.
+    request_timeout_seconds: float = Field(default=60, ge=15)
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        wrong = ValueError("an address looks like thrift://spark.example.com:10009")
+        try:
+            parts = urlsplit(url)
+            right = parts.scheme == "thrift" and bool(parts.hostname) and parts.port is not None
+        except ValueError:
+            raise wrong from None
+        if not right:
+            raise wrong
+        if parts.username or parts.password or parts.query or parts.fragment or parts.path not in ("", "/"):
+            raise ValueError("an address is host and port; the login stands in user and password_env")
+        return url
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+    @property
+    def password(self) -> Secret:
+        return Secret(env=self.password_env, file=self.password_file)
 
 
 class OtherSettings(_Settings):

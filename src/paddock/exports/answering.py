@@ -12,8 +12,8 @@ import pyarrow as pa
 from paddock.engines.engine import Column, Engine, Query, QueryRefused
 from paddock.exports import arrow_types
 from paddock.exports.model import AskPayload
-from paddock.exports.running import check_role
-from paddock.exports.workshop import Workshop
+from paddock.exports.resources import ExportResources
+from paddock.exports.running import check_role, query_for
 from paddock.exports.writing.names import file_names
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, done
@@ -23,20 +23,13 @@ MOST_BYTES = 200_000
 LONGEST_TEXT = 500
 
 
-async def run(turn: Turn[AskPayload], workshop: Workshop) -> Outcome:
+async def run(turn: Turn[AskPayload], resources: ExportResources) -> Outcome:
     payload = turn.payload
-    engine = workshop.engines[payload.engine]
-    check_role(engine, turn.role)
-    query = Query(
-        sql=_sql(engine, payload),
-        parameters=payload.parameters,
-        role=turn.role,
-        owner=turn.owner,
-        job=str(turn.id),
-        catalog=payload.catalog,
-        schema=payload.schema_name,
-        tell=lambda report: turn.report(**report),
-    )
+    engine = resources.engines[payload.engine]
+    if payload.action != "check":
+        # Whether it can be reached is told without a role, too: `paddock doctor` has none.
+        check_role(engine, turn.role)
+    query = query_for(turn, _sql(engine, payload))
     try:
         return done(await _answer(engine, payload, query))
     except QueryRefused as refused:
@@ -64,9 +57,9 @@ async def _answer(engine: Engine, payload: AskPayload, query: Query) -> JsonObje
         case "catalogs":
             return {"names": list(await engine.catalogs(query))}
         case "schemas":
-            return {"names": list(await engine.schemas(query, payload.catalog or ""))}
+            return {"names": await _schemas(engine, query, payload.catalog or "")}
         case "tables":
-            return {"names": list(await engine.tables(query, payload.catalog or "", payload.schema_name or ""))}
+            return {"names": await _tables(engine, query, payload.catalog or "", payload.schema_name or "")}
         case "columns":
             found = await engine.table_columns(
                 query, payload.catalog or "", payload.schema_name or "", payload.table or ""
@@ -74,6 +67,26 @@ async def _answer(engine: Engine, payload: AskPayload, query: Query) -> JsonObje
             return _described(found, payload)
         case "check":
             return {"findings": [dataclasses.asdict(finding) for finding in await engine.check(query)]}
+
+
+async def _schemas(engine: Engine, query: Query, catalog: str) -> list[str]:
+    found = list(await engine.schemas(query, catalog))
+    if not found and catalog not in await engine.catalogs(query):
+        raise QueryRefused(
+            f"There is no catalog '{catalog}'.", code="no_such_catalog", hint="Browse without --catalog."
+        )
+    return found
+
+
+async def _tables(engine: Engine, query: Query, catalog: str, schema: str) -> list[str]:
+    found = list(await engine.tables(query, catalog, schema))
+    if not found and schema not in await _schemas(engine, query, catalog):
+        raise QueryRefused(
+            f"There is no schema '{schema}' in catalog '{catalog}'.",
+            code="no_such_schema",
+            hint="Browse without --schema.",
+        )
+    return found
 
 
 def _described(columns: Sequence[Column], payload: AskPayload) -> JsonObject:
@@ -92,6 +105,7 @@ def _described(columns: Sequence[Column], payload: AskPayload) -> JsonObject:
     if payload.columns is not None:
         wrong = arrow_types.mismatches(columns, payload.columns)
         shown["mismatches"] = [dataclasses.asdict(one) for one in wrong]
+        shown["warnings"] = [dataclasses.asdict(one) for one in arrow_types.other_names(columns, payload.columns)]
     return shown
 
 
@@ -111,7 +125,7 @@ def _rows(table: pa.Table) -> JsonObject:
     size = 0
     for batch in table.to_batches(max_chunksize=16):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            shown = [_shown(value) for value in row]
+            shown = [_preview_value(value) for value in row]
             size += len(orjson.dumps(shown))
             if size > MOST_BYTES:
                 return {"rows": rows, "cut": True}
@@ -119,7 +133,7 @@ def _rows(table: pa.Table) -> JsonObject:
     return {"rows": rows, "cut": False}
 
 
-def _shown(value: Any) -> Any:
+def _preview_value(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -129,7 +143,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value[:LONGEST_TEXT]).decode()
     if isinstance(value, list | tuple):
-        return [_shown(one) for one in value[:50]]
+        return [_preview_value(one) for one in value[:50]]
     if isinstance(value, dict):
-        return {str(key): _shown(one) for key, one in list(value.items())[:50]}
+        return {str(key): _preview_value(one) for key, one in list(value.items())[:50]}
     return str(value)[:LONGEST_TEXT]

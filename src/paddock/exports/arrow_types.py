@@ -1,4 +1,4 @@
-"""What a declared type is in Arrow, and which types of an engine may become it.
+"""Which types of an engine may become a declared type.
 
 Only what keeps every value exactly: wider integers, longer decimals, finer times. Anything else is a mismatch, named at
 its column, with what to write in the query.
@@ -6,30 +6,17 @@ its column, with what to write in the query.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from paddock.declared_arrow import SCALARS, arrow_of
+from paddock.declared_types import Type, parse
+from paddock.engines.children.wire import is_marked_uuid
 from paddock.engines.engine import Column
+from paddock.exports.converting import converted
 from paddock.exports.model import DeclaredColumn
-from paddock.exports.types import Type, parse
-from paddock.jobs.errors import PermanentRunnerError
-
-SCALARS: dict[str, pa.DataType] = {
-    "STRING": pa.string(),
-    "INT8": pa.int8(),
-    "INT16": pa.int16(),
-    "INT32": pa.int32(),
-    "INT64": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "BOOL": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-    "UUID": pa.uuid(),
-    "BLOB": pa.binary(),
-}
+from paddock.exports.writing.text import is_list
+from paddock.jobs.errors import UserMistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +28,34 @@ class Mismatch:
     hint: str
 
 
-def arrow_of(type: Type) -> pa.DataType:
-    if type.name == "DECIMAL":
-        return pa.decimal128(type.precision, type.scale)
-    if type.name == "LIST":
-        return pa.list_(arrow_of(type.inner[0]))
-    if type.name == "MAP":
-        return pa.map_(arrow_of(type.inner[0]), arrow_of(type.inner[1]))
-    if type.name == "STRUCT":
-        inner = zip(type.fields, type.inner, strict=True)
-        return pa.struct([pa.field(name, arrow_of(field)) for name, field in inner])
-    return SCALARS[type.name]
+@dataclass(frozen=True, slots=True)
+class OtherName:
+    position: int
+    column: str
+    found: str
+    message: str
 
 
 def declared_name(column: Column) -> str:
     """The other way round: what a mapping would call it. For `parse`, which infers a definition from SQL."""
-    return "UUID" if _is_uuid(column) else declared_type(column.type)
+    return declared_type(_exact_type(column))
 
 
-def _is_uuid(column: Column) -> bool:
-    """Text like any other by its type alone; that each value is one, only the engine's own type can promise."""
-    return column.native.lower() == "uuid"
+def _exact_type(column: Column) -> pa.DataType:
+    """With uuids where the engine sends text that it calls uuids. Text like any other by its type alone; that each value
+    is one, only the engine's own type can promise."""
+    return pa.uuid() if column.native.lower() == "uuid" else _with_uuids(column.type)
+
+
+def _with_uuids(type: pa.DataType) -> pa.DataType:
+    def inside(field: pa.Field) -> pa.Field:
+        return pa.field(field.name, pa.uuid() if is_marked_uuid(field) else _with_uuids(field.type), field.nullable)
+
+    if pa.types.is_struct(type):
+        return pa.struct([inside(field) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(inside(type.key_field), inside(type.item_field))
+    return pa.list_(inside(type.value_field)) if is_list(type) else type
 
 
 def declared_type(type: pa.DataType) -> str:
@@ -74,7 +68,7 @@ def declared_type(type: pa.DataType) -> str:
         return "TIMESTAMP"
     if pa.types.is_map(type):
         return f"MAP({declared_type(type.key_type)}, {declared_type(type.item_type)})"
-    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+    if is_list(type):
         return f"LIST({declared_type(type.value_type)})"
     if pa.types.is_struct(type):
         return f"STRUCT({', '.join(f'{field.name} {declared_type(field.type)}' for field in type)})"
@@ -121,21 +115,34 @@ def _fits_decimal(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _nested_keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_map(found) and pa.types.is_map(wanted):
         return keeps_values(found.key_type, wanted.key_type) and keeps_values(found.item_type, wanted.item_type)
-    if pa.types.is_list(found) and pa.types.is_list(wanted):
+    if is_list(found) and is_list(wanted):
         return keeps_values(found.value_type, wanted.value_type)
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        pairs = zip(found, wanted, strict=False)
-        return found.num_fields == wanted.num_fields and all(keeps_values(one.type, two.type) for one, two in pairs)
+        if found.num_fields != wanted.num_fields or swapped([one.name for one in found], [one.name for one in wanted]):
+            return False
+        return all(keeps_values(one.type, two.type) for one, two in zip(found, wanted, strict=True))
     return False
 
 
 def fits(found: Column, wanted: Type) -> bool:
-    return (wanted.name == "UUID" and _is_uuid(found)) or keeps_values(found.type, arrow_of(wanted))
+    return keeps_values(_exact_type(found), arrow_of(wanted))
+
+
+def swapped(found: Sequence[str], declared: Sequence[str]) -> list[int]:
+    """The places at which two names of both lists were exchanged. Without regard to case, as engines compare names."""
+    ours, theirs = [name.lower() for name in declared], [name.lower() for name in found]
+    return [
+        place
+        for place, (one, two) in enumerate(zip(theirs, ours, strict=False))
+        if one != two and one in ours and two in theirs
+    ]
 
 
 def mismatches(found: Sequence[Column], declared: Sequence[DeclaredColumn]) -> list[Mismatch]:
-    """Position by position: the declaration counts, the query's own names do not."""
+    """Position by position: the declaration counts, the query's own names do not. Names that stand in each other's place
+    are a mismatch all the same: where their types are alike, nothing else would tell."""
     wrong = []
+    exchanged = swapped([column.name for column in found], [column.name for column in declared])
     for position in range(max(len(found), len(declared))):
         if position >= len(found):
             one = declared[position]
@@ -145,12 +152,40 @@ def mismatches(found: Sequence[Column], declared: Sequence[DeclaredColumn]) -> l
             wrong.append(
                 Mismatch(position, extra.name, "nothing", extra.native, "Leave it out, or declare a property for it.")
             )
+        elif position in exchanged:
+            wrong.append(_misplaced(position, found[position], declared[position]))
         elif not fits(found[position], parse(declared[position].type)):
             one = declared[position]
             suggested = declared_name(found[position])
             hint = f"Cast it in the query to what {one.type} holds, or declare it as {suggested}."
             wrong.append(Mismatch(position, one.name, one.type, found[position].native, hint))
     return wrong
+
+
+def _misplaced(position: int, found: Column, wanted: DeclaredColumn) -> Mismatch:
+    return Mismatch(
+        position,
+        wanted.name,
+        f"{wanted.name} {wanted.type}",
+        f"{found.name} {found.native}",
+        f"Position counts, and the query has '{wanted.name}' at another place: list its columns in the declared order, or"
+        f" write AS {wanted.name} here if this is the one.",
+    )
+
+
+def other_names(found: Sequence[Column], declared: Sequence[DeclaredColumn]) -> list[OtherName]:
+    """Columns that the query calls something else, which is no mistake by itself: `mismatches` has those that are."""
+    exchanged = swapped([column.name for column in found], [column.name for column in declared])
+    return [
+        OtherName(
+            position,
+            wanted.name,
+            one.name,
+            f"The query calls it '{one.name}': position counts, so its values become '{wanted.name}'.",
+        )
+        for position, (one, wanted) in enumerate(zip(found, declared, strict=False))
+        if one.name.lower() != wanted.name.lower() and position not in exchanged
+    ]
 
 
 class Conform:
@@ -173,7 +208,7 @@ def conformer(found: Sequence[Column], declared: Sequence[DeclaredColumn] | None
     wrong = mismatches(found, declared)
     if wrong:
         told = "; ".join(f"{one.column}: expected {one.expected}, found {one.found}" for one in wrong[:5])
-        raise PermanentRunnerError(
+        raise UserMistake(
             f"The query does not give the declared columns: {told}.", code="column_mismatch", hint=wrong[0].hint
         )
     fields = [pa.field(column.name, arrow_of(parse(column.type))) for column in declared]
@@ -183,27 +218,13 @@ def conformer(found: Sequence[Column], declared: Sequence[DeclaredColumn] | None
 
 def _cast(field: pa.Field) -> Callable[[pa.Array], pa.Array]:
     def cast(column: pa.Array) -> pa.Array:
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-            column = pc.local_timestamp(column)
-        if pa.uuid() in (column.type, field.type):
-            return _uuids(column) if field.type == pa.uuid() else _texts(column)
         try:
-            return column.cast(field.type)
-        except pa.ArrowInvalid as problem:
-            raise PermanentRunnerError(
+            return converted(column, field.type)
+        except (pa.ArrowInvalid, ValueError) as problem:
+            raise UserMistake(
                 f"A value of column '{field.name}' does not fit its declared type: {problem}.",
                 code="value_does_not_fit",
                 hint="Declare a wider type, or leave such rows out of the query.",
             ) from problem
 
     return cast
-
-
-def _uuids(column: pa.Array) -> pa.Array:
-    """From text that the engine itself calls uuids."""
-    stored = [None if value is None else UUID(value).bytes for value in column.to_pylist()]
-    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(stored, pa.binary(16)))
-
-
-def _texts(column: pa.Array) -> pa.Array:
-    return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())

@@ -23,13 +23,14 @@ from datetime import timedelta
 import orjson
 
 from paddock.exports.model import ExportPayload, Target
-from paddock.exports.workshop import Workshop
+from paddock.exports.resources import ExportResources
 from paddock.jobs.errors import PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Again, Outcome, again, done
 from paddock.jobs.turn import Turn
 from paddock.storage.drafts import Manifest, read_manifest
 from paddock.storage.store import Seen, Store
+from paddock.storage.together import together
 
 MANIFEST = "_manifest.json"
 PREVIOUS = "_previous.json"
@@ -40,9 +41,9 @@ TIME_OF_ID = 13
 REQUEST_LASTS = timedelta(minutes=2)
 
 
-async def check(target: Target, workshop: Workshop) -> None:
+async def check(target: Target, resources: ExportResources) -> None:
     """Before the query runs: a destination that would refuse the files is known now, not an hour later."""
-    store = workshop.destination(target.name)
+    store = resources.destination(target.name)
     found = await _names(store, target.prefix, most=1)
     if not found:
         return
@@ -55,11 +56,11 @@ async def check(target: Target, workshop: Workshop) -> None:
     await _previous(store, target, await _read_manifest(store, target))
 
 
-async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
+async def deliver(turn: Turn[ExportPayload], resources: ExportResources) -> Outcome:
     target, result = turn.payload.destination, turn.saved["sealed"]
     assert target is not None
-    there = workshop.destination(target.name)
-    manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
+    there = resources.destination(target.name)
+    manifest = await read_manifest(resources.store, result["manifest"], result["sha256"])
     turn.report(phase="copying to the destination", rows=result["rows"], bytes=result["bytes"])
     names = _new_names(str(turn.id), manifest)
     draft = result["manifest"].rpartition("/")[0]
@@ -69,15 +70,15 @@ async def deliver(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
         _check_not_superseded(turn, found, target)
         await _remove_unfinished(there, target, names)
         previous = await _previous(there, target, found, set(names.values()))
-        await workshop.store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
-        await _copy(workshop.store, draft, there, target, names)
+        await resources.store.put(f"{draft}/{PREVIOUS}", orjson.dumps(previous))
+        await _copy(resources.store, draft, there, target, names)
         try:
             await _publish(turn, there, target, _manifest(turn, manifest, names), seen)
             await turn.save(turn.saved, progress=False)
         except (StaleAttempt, asyncio.CancelledError):
             await _take_back(there, target, str(turn.id), names.values())
             raise
-    await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
+    await _remove_previous(resources.store, draft, there, target, keep=set(names.values()))
     return done({**result, "destination": target.key})
 
 
@@ -107,14 +108,7 @@ async def _copy(store: Store, draft: str, there: Store, target: Target, names: d
                 return
             await store.copy_to(f"{draft}/{name}", there, f"{target.prefix}/{new}")
 
-    tasks = [asyncio.create_task(one(name, new)) for name, new in names.items()]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        # No TaskGroup: it would wrap what the store said, and nobody could tell an outage from a refusal.
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await together(one(name, new) for name, new in names.items())
 
 
 async def _publish(turn: Turn[ExportPayload], there: Store, target: Target, manifest: bytes, seen: Seen | None) -> None:
@@ -234,21 +228,21 @@ async def _remove_previous(store: Store, draft: str, there: Store, target: Targe
     await store.delete([key])
 
 
-async def undo(turn: Turn[ExportPayload], workshop: Workshop) -> Again | None:
+async def undo(turn: Turn[ExportPayload], resources: ExportResources) -> Again | None:
     """After a cancel: copies that no manifest names go; a manifest that is there stays, and rolls forward to its end.
     Again: a manifest may still be on its way."""
     target, result = turn.payload.destination, turn.saved["sealed"]
     assert target is not None
-    if await workshop.store.size(result["manifest"]) is None:
+    if await resources.store.size(result["manifest"]) is None:
         return None  # an earlier try of this cleanup got further than that
-    there = workshop.destination(target.name)
-    manifest = await read_manifest(workshop.store, result["manifest"], result["sha256"])
+    there = resources.destination(target.name)
+    manifest = await read_manifest(resources.store, result["manifest"], result["sha256"])
     job = str(turn.cleanup_of or turn.id)
     names = _new_names(job, manifest)
     seen = await there.seen(_key(target))
     if _is_of(_parsed(seen, target), job):
         draft = result["manifest"].rpartition("/")[0]
-        await _remove_previous(workshop.store, draft, there, target, keep=set(names.values()))
+        await _remove_previous(resources.store, draft, there, target, keep=set(names.values()))
         return None
     if turn.saved.get("publishing") and not turn.saved.get("waited"):
         if seen is None:

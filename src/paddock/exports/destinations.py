@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from paddock.config import Config, ConfigError
+from paddock.config import Config, bad_table
+from paddock.exports.settings import ExportSettings
+from paddock.field_errors import field_errors
 
 if TYPE_CHECKING:
     from paddock.storage.store import Store
@@ -30,15 +32,18 @@ def settings_of(name: str, table: Mapping[str, Any]) -> DestinationSettings:
     try:
         return DestinationSettings.model_validate(table)
     except ValidationError as invalid:
-        found = invalid.errors(include_url=False, include_input=False)[0]
-        where = ".".join(["destinations", name, *map(str, found["loc"])])
-        raise ConfigError(f"{where} in paddock.toml has a bad value: {found['msg']}.") from None
+        raise bad_table(f"destinations.{name}", field_errors(invalid)) from None
+
+
+def check_tables(config: Config) -> None:
+    for name, table in config.of(ExportSettings).destinations.items():
+        settings_of(name, table)
 
 
 def open_destination(name: str, config: Config) -> "Store":
     from paddock.storage.store import open_store
 
-    return open_store(settings_of(name, config.destinations[name]).url)
+    return open_store(settings_of(name, config.of(ExportSettings).destinations[name]).url)
 
 
 def parse(text: str, at: datetime) -> tuple[str, str]:

@@ -7,28 +7,38 @@ import asyncio
 import importlib
 from typing import Any
 
-from paddock.exports.model import AskPayload, ExportPayload
-from paddock.exports.workshop import Workshop
+from paddock.exports.model import AskPayload, ExportPayload, MetadataPayload
+from paddock.exports.resources import ExportResources
 from paddock.jobs.outcomes import Outcome
 from paddock.jobs.turn import Turn
 
 
-async def run_export(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
-    outcome: Outcome = await (await _loaded("paddock.exports.running", turn.payload.engine, workshop)).run(
-        turn, workshop
+async def run_export(turn: Turn[ExportPayload], resources: ExportResources) -> Outcome:
+    """Runs a query and writes its rows to files, or delivers them to a destination."""
+    outcome: Outcome = await (await _loaded("paddock.exports.running", turn.payload.engine, resources)).run(
+        turn, resources
     )
     return outcome
 
 
-async def clean_export(turn: Turn[ExportPayload], workshop: Workshop) -> Outcome:
-    outcome: Outcome = await (await _loaded("paddock.exports.running", turn.payload.engine, workshop)).clean(
-        turn, workshop
+async def clean_export(turn: Turn[ExportPayload], resources: ExportResources) -> Outcome:
+    outcome: Outcome = await (await _loaded("paddock.exports.running", turn.payload.engine, resources)).clean(
+        turn, resources
     )
     return outcome
 
 
-async def run_ask(turn: Turn[AskPayload], workshop: Workshop) -> Outcome:
-    outcome: Outcome = await (await _loaded("paddock.exports.answering", turn.payload.engine, workshop)).run(
+async def run_ask(turn: Turn[AskPayload], resources: ExportResources) -> Outcome:
+    """Asks an engine something short: what a query gives, its first rows, what tables there are, whether it works."""
+    outcome: Outcome = await (await _loaded("paddock.exports.answering", turn.payload.engine, resources)).run(
+        turn, resources
+    )
+    return outcome
+
+
+async def run_metadata(turn: Turn[MetadataPayload], workshop: ExportResources) -> Outcome:
+    """Reads the names of catalogs, schemas, tables and columns of an engine."""
+    outcome: Outcome = await (await _loaded("paddock.exports.schema.reading", turn.payload.engine, workshop)).run(
         turn, workshop
     )
     return outcome
@@ -45,11 +55,11 @@ ENGINES = {
 _whole: dict[str, Any] = {}
 
 
-async def _loaded(name: str, engine: str, workshop: Workshop) -> Any:
+async def _loaded(name: str, engine: str, resources: ExportResources) -> Any:
     """The module that does the work, after all that it will import on the way."""
-    settings = workshop.engines.settings.get(engine)
+    settings = resources.engines.settings.get(engine)
     needed = [name] if settings is None or settings.type not in ENGINES else [ENGINES[settings.type], name]
-    if not workshop.config.object_store.startswith("file:") or getattr(settings, "remote", None):
+    if not resources.config.object_store.startswith("file:") or getattr(settings, "remote", None):
         needed.insert(0, "paddock.storage.remote")
     for module in needed:
         # Not by a look into `sys.modules`: what stands there may still be half loaded by another turn.

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from paddock.config import Config
 from paddock.exports import handler
-from paddock.exports.model import AskPayload, ExportPayload
+from paddock.exports.model import AskPayload, ExportPayload, MetadataPayload
 from paddock.jobs.kinds import Backoff, Kind
 
 if TYPE_CHECKING:
     from paddock.db.pool import Transaction
+    from paddock.jobs.kinds import Made
     from paddock.jobs.model import Group, Job
 
 
@@ -34,10 +36,36 @@ def _uses(payload: ExportPayload) -> Sequence[tuple[str, str]]:
     return found
 
 
-async def _group_ended(tx: "Transaction", group: "Group") -> None:
+async def _group_ended(tx: "Transaction", group: "Group") -> "Made":
+    from paddock.db.pool import DEADLOCKS
     from paddock.exports import snapshots
+    from paddock.pass_metrics import pass_metrics
 
-    await snapshots.group_ended(tx, group)
+    try:
+        return await snapshots.group_ended(tx, group)
+    except DEADLOCKS:
+        raise
+    except Exception:
+        pass_metrics().finalization_failures.inc()
+        raise
+
+
+def _rescued(reason: str) -> None:
+    """A claim is stale when the session that made it died."""
+    from paddock.pass_metrics import pass_metrics
+
+    if reason in ("session_died", "worker_lost"):
+        pass_metrics().stale_claims_detected.inc()
+    if reason == "session_died":
+        pass_metrics().stale_claims_reset.inc()
+
+
+SNAPSHOT_EVENTS = {
+    "snapshot.ready": "A snapshot is ready: all of its files are there",
+    "snapshot.failed": "A snapshot failed: one of its exports did",
+    "snapshot.cancelled": "The making of a snapshot was cancelled",
+    "snapshot.deleted": "A snapshot was deleted; its files go",
+}
 
 
 EXPORT = Kind(
@@ -45,7 +73,8 @@ EXPORT = Kind(
     payload=ExportPayload,
     handler=handler.run_export,
     cleanup=handler.clean_export,
-    retry=Backoff(first=timedelta(seconds=60), cap=timedelta(minutes=5), limit=5),
+    # An engine that stays away is given up by time (`patience`); the number is well beyond that, and ends a cleanup.
+    retry=Backoff(first=timedelta(seconds=60), cap=timedelta(minutes=5), limit=5, cluster_limit=100),
     grace=timedelta(seconds=280),  # a direct export is one turn: let it end
     # Not `effects_outside_fence`: a control plane that is away for a lease would end every export of its workers. The one
     # such effect is a destination's manifest, which asks the fence itself (`delivering`).
@@ -55,6 +84,8 @@ EXPORT = Kind(
     public_saved=("draft", "query_id", "mode", "direct_because", "poll_count", "next_poll_at"),
     on_end=_ended,
     on_group_end=_group_ended,
+    on_rescued=_rescued,
+    end_events=SNAPSHOT_EVENTS,
 )
 
 DESCRIBE = Kind(
@@ -66,4 +97,35 @@ DESCRIBE = Kind(
     total_timeout=timedelta(minutes=5),
 )
 
-KINDS = (EXPORT, DESCRIBE)
+METADATA = Kind(
+    name="metadata",
+    payload=MetadataPayload,
+    handler=handler.run_metadata,
+    retry=Backoff(first=timedelta(seconds=10), cap=timedelta(minutes=5), limit=5),
+    total_timeout=timedelta(hours=6),
+    lock_key=lambda payload: f"metadata:{payload.engine}",
+)
+
+KINDS = (EXPORT, DESCRIBE, METADATA)
+
+
+def worker_kinds(_config: Config) -> Sequence[Kind]:
+    return KINDS
+
+
+def internal_kinds(config: Config) -> Sequence[Kind]:
+    from paddock.exports import removing
+    from paddock.exports.scheduled import SCHEDULED
+
+    check_settings(config)
+    return (SCHEDULED, *removing.KINDS)
+
+
+def check_settings(config: Config) -> None:
+    """A table of an engine or a destination that is wrong stops a process at its start, with a sentence that names it, and
+    not the first request that needs it."""
+    from paddock.engines.registry import settings_from
+    from paddock.exports import destinations
+
+    settings_from(config)
+    destinations.check_tables(config)

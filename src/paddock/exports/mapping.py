@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from paddock.exports import types
+from paddock import declared_types as types
 from paddock.exports.model import MAX_SQL, DeclaredColumn, Section
 from paddock.jobs.enqueueing import MAX_BATCH
 from paddock.jobs.errors import Refused
@@ -77,7 +77,7 @@ class InvalidDefinition(Refused):
     status = 422
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        listed = "; ".join(f"{problem['field']}: {problem['message']}" for problem in problems[:5])
+        listed = " ".join(f"{problem['field']}: {problem['message']}" for problem in problems[:5])
         super().__init__(
             "invalid", f"The mapping is not valid: {listed}", details={"fields": list(problems[:MOST_PROBLEMS])}
         )
@@ -139,12 +139,12 @@ def problems(mapping: Definition) -> Iterator[Problem]:
     if len(mapping.nodes) + len(mapping.edges) > MAX_DEFINITIONS:
         yield _problem("nodes", f"A mapping has at most {MAX_DEFINITIONS:,} nodes and edges.")
         return
+    # One space for both: a graph database has no label and edge type of the same name.
     labels: dict[str, str] = {}
     for place, node in enumerate(mapping.nodes):
         yield from _node_problems(f"nodes.{place}", node, labels)
-    edge_types: dict[str, str] = {}
     for place, edge in enumerate(mapping.edges):
-        yield from _edge_problems(f"edges.{place}", edge, edge_types, {node.label for node in mapping.nodes})
+        yield from _edge_problems(f"edges.{place}", edge, labels, {node.label for node in mapping.nodes})
 
 
 def _node_problems(at: str, node: Node, labels: dict[str, str]) -> Iterator[Problem]:
@@ -158,10 +158,10 @@ def _node_problems(at: str, node: Node, labels: dict[str, str]) -> Iterator[Prob
     yield from _property_problems(at, node.properties, columns)
 
 
-def _edge_problems(at: str, edge: Edge, edge_types: dict[str, str], labels: set[str]) -> Iterator[Problem]:
+def _edge_problems(at: str, edge: Edge, taken: dict[str, str], labels: set[str]) -> Iterator[Problem]:
     if not EDGE_TYPE.match(edge.type):
         yield _problem(f"{at}.type", EDGE_TYPE_RULE)
-    yield from _repeated(f"{at}.type", edge.type, edge_types)
+    yield from _repeated(f"{at}.type", edge.type, taken)
     for field, label in (("from_node", edge.from_node), ("to_node", edge.to_node)):
         if label not in labels:
             yield _problem(f"{at}.{field}", f"No node of this mapping has the label {_quoted(label)}.")

@@ -57,7 +57,7 @@ class CopyBody(BaseModel):
     version: VersionNumber | None = Field(default=None, description="Left out: the newest.")
 
 
-class AskedEngine(BaseModel):
+class ValidationTarget(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     engine: EngineName | None = Field(default=None, description="Needed where several are configured.")
@@ -65,14 +65,14 @@ class AskedEngine(BaseModel):
     schema_name: str | None = Field(default=None, max_length=200, alias="schema")
 
 
-class ValidateBody(AskedEngine):
+class ValidateBody(ValidationTarget):
     model_config = ConfigDict(json_schema_extra={"examples": [{"engine": "duckdb", **DEFINITION_EXAMPLE}]})
 
     nodes: list[Node]
     edges: list[Edge] = Field(default_factory=list)
 
 
-class ValidateSavedBody(AskedEngine):
+class ValidateSavedBody(ValidationTarget):
     model_config = ConfigDict(json_schema_extra={"examples": [{"engine": "duckdb", "version": 2}]})
 
     version: VersionNumber | None = Field(default=None, description="Left out: the newest.")

@@ -90,6 +90,15 @@ VALID_EXAMPLE: dict[str, Any] = {
                     "hint": "Cast it in the query to what INT32 holds, or declare it as DOUBLE.",
                 }
             ],
+            "warnings": [
+                {
+                    "field": "edges.0.to_key",
+                    "position": 1,
+                    "column": "target",
+                    "found": "dest",
+                    "message": "The query calls it 'dest': position counts, so its values become 'target'.",
+                }
+            ],
             "error": None,
             "job_id": MAPPING_ID,
         }

@@ -1,28 +1,23 @@
 """`/api/mappings`: which query gives which nodes and edges, version by version."""
 
 from dataclasses import asdict
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
-from paddock.api.durations import iso, parse
-from paddock.api.errors import invalid_field, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
-from paddock.api.ids import path_id
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, read_cursor, write_cursor
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller
-from paddock.exports import mappings, validating
+from paddock.api.plane import ThePlane
+from paddock.exports import mappings
 from paddock.exports.mapping import Definition
 from paddock.exports.mapping_bodies import (
-    AskedEngine,
     CopyBody,
     MappingBody,
     ValidateBody,
@@ -36,12 +31,13 @@ from paddock.exports.mapping_examples import (
     VALID_EXAMPLE,
     VERSION_EXAMPLE,
 )
-from paddock.exports.mappings import GREATEST_VERSION, BriefMapping, Change, Mapping, NewMapping
-from paddock.exports.routes import Role, allowed_engine
+from paddock.exports.mapping_json import brief_json, mapping_json
+from paddock.exports.mapping_service import prepare_change, prepare_mapping, validate_on_engine, visible_mapping
+from paddock.exports.mappings import GREATEST_VERSION
+from paddock.exports.routes import Role
 
-router = guarded_router("mappings")
+router = guarded_router("mappings", PEOPLE)
 
-LONGEST_TTL = timedelta(days=36_500)
 Text = Annotated[str | None, Query(min_length=1, max_length=500)]
 
 
@@ -74,18 +70,8 @@ async def create_mapping(
     request: Request, body: MappingBody, plane: ThePlane, caller: Asking, key: KeyHeader = None
 ) -> Response:
     idempotency = key_of(caller, "POST /api/mappings", key, await request.json())
-    made = await mappings.create(plane.core, asked_mapping(caller, body), actor=caller.actor, idempotency=idempotency)
+    made = await mappings.create(plane.core, prepare_mapping(caller, body), actor=caller.actor, idempotency=idempotency)
     return answer(mapping_json(made), 201, {"Location": f"/api/mappings/{made.id}"})
-
-
-def asked_mapping(caller: Caller, body: MappingBody) -> NewMapping:
-    return NewMapping(
-        owner=caller.owner,
-        name=body.name.strip(),
-        description=body.description,
-        ttl=ttl_of(body.ttl),
-        definition=Definition(nodes=body.nodes, edges=body.edges),
-    )
 
 
 # Before the routes with {mapping_id}, which would take it for an id.
@@ -96,7 +82,7 @@ def asked_mapping(caller: Caller, body: MappingBody) -> NewMapping:
 )
 async def validate(body: ValidateBody, plane: ThePlane, caller: Asking, role: Role = None) -> Response:
     definition = Definition(nodes=body.nodes, edges=body.edges)
-    return answer(await validated(plane, caller, body, definition, role))
+    return answer(await validate_on_engine(plane, caller, body, definition, role))
 
 
 @router.get("/api/mappings/{mapping_id}", summary="One mapping, newest version", responses=documented(MAPPING_EXAMPLE))
@@ -139,24 +125,10 @@ async def create_version(
     request: Request, mapping_id: str, body: VersionBody, plane: ThePlane, caller: Asking, key: KeyHeader = None
 ) -> Response:
     found = await visible_mapping(plane, caller, mapping_id)
-    wanted = asked_change(body)
+    wanted = prepare_change(body)
     idempotency = key_of(caller, f"POST /api/mappings/{found.id}/versions", key, await request.json())
     changed = await mappings.change(plane.core, found.id, wanted, actor=caller.actor, idempotency=idempotency)
     return answer(mapping_json(changed), 201, {"Location": f"/api/mappings/{found.id}/versions/{changed.version}"})
-
-
-def asked_change(body: VersionBody) -> Change:
-    if body.nodes is None and body.edges is not None:
-        raise invalid_field("nodes", "A definition has both: send `nodes` with `edges`.")
-    return Change(
-        change_description=body.change_description,
-        definition=None if body.nodes is None else Definition(nodes=body.nodes, edges=body.edges or []),
-        name=None if body.name is None else body.name.strip(),
-        description=body.description,
-        ttl=ttl_of(body.ttl),
-        keep_ttl="ttl" not in body.model_fields_set,
-        based_on=body.based_on,
-    )
 
 
 @router.get(
@@ -214,54 +186,4 @@ async def validate_saved(
     mapping_id: str, body: ValidateSavedBody, plane: ThePlane, caller: Asking, role: Role = None
 ) -> Response:
     found = await visible_mapping(plane, caller, mapping_id, body.version)
-    return answer(await validated(plane, caller, body, found.definition, role))
-
-
-async def validated(
-    plane: Plane, caller: Caller, asked: AskedEngine, definition: Definition, role: str | None
-) -> dict[str, Any]:
-    engine, _ = allowed_engine(plane.config, caller, asked.engine, role)
-    return await validating.validate(
-        plane.core,
-        definition,
-        engine=engine,
-        catalog=asked.catalog,
-        schema_name=asked.schema_name,
-        owner=caller.owner,
-        role=role,
-    )
-
-
-async def visible_mapping(plane: Plane, caller: Caller, text: str, version: int | None = None) -> Mapping:
-    found = await mappings.get(plane.core.db, path_id(text, "mapping"), version)
-    if found is None or not caller.sees(found.owner):
-        raise not_found("mapping" if version is None else "version of a mapping")
-    return found
-
-
-def ttl_of(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    ttl = parse(text, "ttl")
-    if not timedelta(0) < ttl <= LONGEST_TTL:
-        raise invalid_field("ttl", "It is longer than nothing and at most 100 years; null is for ever.")
-    return ttl
-
-
-def brief_json(mapping: BriefMapping) -> dict[str, Any]:
-    return _shown({**asdict(mapping), "version": mapping.version}, mapping)
-
-
-def mapping_json(mapping: Mapping) -> dict[str, Any]:
-    shown = {name: getattr(mapping, name) for name in Mapping.__slots__ if name != "definition"}
-    return {**_shown(shown, mapping), **mapping.definition.dumped()}
-
-
-def _shown(fields: dict[str, Any], mapping: BriefMapping | Mapping) -> dict[str, Any]:
-    own = f"/api/mappings/{mapping.id}"
-    return {
-        **fields,
-        "ttl": iso(mapping.ttl),
-        "expires_at": None if mapping.ttl is None else mapping.created_at + mapping.ttl,
-        "links": {"self": own, "versions": f"{own}/versions", "snapshots": f"/api/snapshots?mapping={mapping.id}"},
-    }
+    return answer(await validate_on_engine(plane, caller, body, found.definition, role))

@@ -95,19 +95,15 @@ class Change:
 async def create(core: "Core", new: NewMapping, *, actor: str, idempotency: IdempotencyKey | None = None) -> Mapping:
     definition = mapping.checked(new.definition)
 
-    async def write(tx: Transaction) -> UUID:
-        before = await enqueueing.earlier(tx, idempotency)
-        if before is not None:
-            return before[0]
+    async def insert(tx: Transaction) -> UUID:
         id: UUID = await tx.fetchval(SQL["new_id"])
         if await tx.fetchval(SQL["insert_mapping"], id, new.owner, new.name, new.description, new.ttl) is None:
             raise await _name_taken(tx, new.owner, new.name)
         await tx.execute(SQL["insert_version"], id, 1, _json(definition), new.change_description, actor)
         await audit(tx, actor, "mapping_created", f"mapping:{id}", details={"name": new.name})
-        await enqueueing.remember(tx, idempotency, [JobId(id)])
         return id
 
-    return await _made(core, await core.db.repeated(write))
+    return await _existing(core, await enqueueing.once(core, idempotency, insert))
 
 
 async def change(
@@ -146,7 +142,7 @@ async def change(
         await enqueueing.remember(tx, idempotency, [JobId(id)])
 
     await core.db.repeated(write)
-    return await _made(core, id)
+    return await _existing(core, id)
 
 
 async def copy(
@@ -194,18 +190,16 @@ def _in_use(snapshots: Sequence[asyncpg.Record], scope: str | None) -> Refused:
     )
 
 
-async def expire(core: "Core", at_once: int = 100) -> int:
-    """Mappings whose time is over and of which no snapshot is left."""
+async def expire(core: "Core", id: UUID) -> bool:
+    """Whether it went: its time is over and no snapshot of it is left, looked at again under the lock."""
     async with core.db.transaction() as tx:
-        rows = await tx.fetch(SQL["expired_mappings"], at_once)
-        # Looked at again under the lock: a snapshot may have been made while that was waited for.
-        rows = [row for row in rows if not await tx.fetch(SQL["snapshots_of_mapping"], row["id"], 1)]
-        for row in rows:
-            await tx.execute(SQL["delete_mapping"], row["id"])
-            await audit(
-                tx, "paddock", "mapping_deleted", f"mapping:{row['id']}", "its ttl is over", {"name": row["name"]}
-            )
-    return len(rows)
+        row = await tx.fetchrow(SQL["expired_mapping_for_update"], id)
+        # A snapshot may have been made while the lock was waited for.
+        if row is None or await tx.fetch(SQL["snapshots_of_mapping"], id, 1):
+            return False
+        await tx.execute(SQL["delete_mapping"], id)
+        await audit(tx, "paddock", "mapping_deleted", f"mapping:{id}", "its ttl is over", {"name": row["name"]})
+        return True
 
 
 async def get(db: Database, id: UUID, version: int | None = None) -> Mapping | None:
@@ -244,7 +238,7 @@ def diff(before: Mapping, after: Mapping) -> JsonObject:
     return {"from": before.version, "to": after.version, **mapping.diff(before.definition, after.definition)}
 
 
-async def _made(core: "Core", id: UUID) -> Mapping:
+async def _existing(core: "Core", id: UUID) -> Mapping:
     found = await get(core.db, id)
     if found is None:
         raise _gone()

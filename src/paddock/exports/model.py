@@ -85,6 +85,13 @@ class AskPayload(_Payload):
     columns: list[DeclaredColumn] | None = None
 
 
+class MetadataPayload(_Payload):
+    """What a `metadata` job reads: all that an engine has, but for `catalog` and `catalog.schema` named in `skip`."""
+
+    engine: EngineName
+    skip: list[str] = Field(default_factory=list)
+
+
 def owner_id(owner: str) -> str:
     """An owner's name may be any text; a path has its hash."""
     return hashlib.sha256(owner.encode()).hexdigest()[:16]

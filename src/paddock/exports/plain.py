@@ -10,7 +10,7 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Database, Transaction, statements
-from paddock.exports import removing
+from paddock.exports import download_holds, removing
 from paddock.exports.model import ExportPayload, Target, output_of_export
 from paddock.jobs import enqueueing, reading
 from paddock.jobs.acting import audit
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
 SQL = statements("paddock.exports.sql", "exports.sql")
-MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
     id: UUID
+    # What its owner calls it, if anything.
+    name: str | None
     job_id: JobId
     owner: str
     engine: str
@@ -78,16 +79,8 @@ class NewExport:
 
 async def create(core: "Core", new: NewExport, *, idempotency: IdempotencyKey | None = None) -> Export:
     """The row and its job in one transaction."""
-
-    async def write(tx: Transaction) -> JobId:
-        before = await enqueueing.earlier(tx, idempotency)
-        if before is not None:
-            return before[0]
-        job_id = await insert(core, tx, new)
-        await enqueueing.remember(tx, idempotency, [job_id])
-        return job_id
-
-    [job] = await enqueueing.made(core, [await core.db.repeated(write)])
+    job_id = await enqueueing.once(core, idempotency, lambda tx: insert(core, tx, new))
+    [job] = await enqueueing.made(core, [job_id])
     found = await get(core.db, UUID(job.payload["export_id"]))
     if found is None:
         raise Refused("not_found", "What this request made was deleted since.", status=404)
@@ -112,7 +105,17 @@ async def insert(core: "Core", tx: Transaction, new: NewExport) -> JobId:
     )
     [job_id] = await enqueueing.enqueue(core, tx, [job], public=True)
     request = orjson.dumps(new.request).decode()
-    await tx.execute(SQL["insert_export"], id, job_id, new.owner, payload.engine, new.role, request, new.ttl)
+    await tx.execute(
+        SQL["insert_export"],
+        id,
+        job_id,
+        new.owner,
+        payload.engine,
+        new.role,
+        request,
+        new.ttl,
+        new.request.get("name"),
+    )
     return job_id
 
 
@@ -158,12 +161,33 @@ async def get(db: Database, id: UUID) -> Export | None:
     return None if row is None else (await _with_jobs(db, [row]))[0]
 
 
-async def page(db: Database, owner: str | None, *, before: UUID | None = None, limit: int = 100) -> list[Export]:
-    """Newest first; of one owner, or everybody's. A long query is cut."""
+async def page(
+    db: Database,
+    owner: str | None,
+    *,
+    status: str | None = None,
+    engine: str | None = None,
+    text: str | None = None,
+    name: str | None = None,
+    before: UUID | None = None,
+    limit: int = 100,
+) -> list[Export]:
+    """Newest first; of one owner, or everybody's. A long query is cut. `text` is looked for in names, queries and tables; it
+    and the other filters look at the newest 20,000, and at no older ones."""
+    common = (before or GREATEST_ID, limit, status, engine, text, name)
     if owner is None:
-        rows = await db.fetch(SQL["exports_page"], before or GREATEST_ID, limit)
+        rows = await db.fetch(SQL["exports_page"], *common)
     else:
-        rows = await db.fetch(SQL["exports_page_of_owner"], before or GREATEST_ID, limit, owner)
+        rows = await db.fetch(SQL["exports_page_of_owner"], *common, owner)
+    return await _with_jobs(db, rows)
+
+
+async def called(db: Database, owner: str | None, text: str, *, limit: int) -> list[Export]:
+    """The newest whose name or table holds `text`, among the newest 2,000; of one owner, or everybody's. Without queries."""
+    if owner is None:
+        rows = await db.fetch(SQL["exports_called"], limit, text)
+    else:
+        rows = await db.fetch(SQL["exports_called_of_owner"], limit, text, owner)
     return await _with_jobs(db, rows)
 
 
@@ -186,44 +210,36 @@ async def delete(core: "Core", id: UUID, *, actor: str, reason: str | None = Non
     taking the files away was given up."""
     async with core.db.transaction() as tx:
         row = await tx.fetchrow(SQL["export_for_update"], id)
-        if row is None or (row["status"] == "deleting" and await tx.fetchval(SQL["removal_is_live"], str(id))):
-            return
-        live = await tx.fetchrow(SQL["current_jobs"], [row["job_id"]])
-        if live is not None:
-            raise Refused(
-                "export_live",
-                f"The export is being made by job {live['id']}.",
-                hint="Cancel it first, or wait.",
-                details={"job": str(live["id"])},
-            )
-        readers = [str(row["actor"]) for row in await tx.fetch(SQL["live_downloads"], id)]
-        if readers:
-            raise Refused(
-                "export_downloading",
-                f"The export is being downloaded by {', '.join(readers[:MOST_NAMED])}.",
-                hint="Wait until that has ended.",
-                details={"downloads": readers[:MOST_NAMED]},
-            )
-        await tx.execute(SQL["export_deleting"], id)
-        await audit(tx, actor, "delete", f"export:{id}", reason)
-        prefix = output_of_export(row["owner"], str(id))
-        await core.enqueue(tx, [removing.removal([prefix], export_id=str(id))])
+        if row is not None:
+            await _delete(core, tx, row, actor, reason)
+
+
+async def expire(core: "Core", id: UUID) -> bool:
+    """Whether its end was accepted: it is looked at again under the lock, and may have gone or been given more time."""
+    async with core.db.transaction() as tx:
+        row = await tx.fetchrow(SQL["expired_export_for_update"], id)
+        return row is not None and await _delete(core, tx, row, "paddock", "its ttl is over")
+
+
+async def _delete(core: "Core", tx: Transaction, row: asyncpg.Record, actor: str, reason: str | None) -> bool:
+    id: UUID = row["id"]
+    if row["status"] == "deleting" and await tx.fetchval(SQL["removal_is_live"], str(id)):
+        return False
+    live = await tx.fetchrow(SQL["current_jobs"], [row["job_id"]])
+    if live is not None:
+        raise Refused(
+            "export_live",
+            f"The export is being made by job {live['id']}.",
+            hint="Cancel it first, or wait.",
+            details={"job": str(live["id"])},
+        )
+    await download_holds.check_none(tx, "export", id)
+    await tx.execute(SQL["export_deleting"], id)
+    await audit(tx, actor, "delete", f"export:{id}", reason)
+    prefix = output_of_export(row["owner"], str(id))
+    await core.enqueue(tx, [removing.removal([prefix], export_id=str(id))])
+    return True
 
 
 async def dropped(tx: Transaction, id: UUID) -> None:
     await tx.execute(SQL["drop_export"], id)
-
-
-async def expire(core: "Core", at_once: int = 100) -> int:
-    """Exports whose time is over; live ones wait for their end."""
-    async with core.db.transaction() as tx:
-        await tx.execute(SQL["forget_downloads"])
-        rows = await tx.fetch(SQL["expired_exports"], at_once)
-        removals = []
-        for row in rows:
-            await tx.execute(SQL["export_deleting"], row["id"])
-            removals.append(
-                removing.removal([output_of_export(row["owner"], str(row["id"]))], export_id=str(row["id"]))
-            )
-        await core.enqueue(tx, removals)
-    return len(rows)

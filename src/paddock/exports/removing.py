@@ -13,13 +13,12 @@ from pydantic import BaseModel, ConfigDict
 
 from paddock.config import Config
 from paddock.db.pool import Database
-from paddock.jobs import schedules
-from paddock.jobs.core import Core
-from paddock.jobs.kinds import Backoff, Kind
+from paddock.jobs import kinds
+from paddock.jobs.kinds import Nothing, housekeeping
 from paddock.jobs.model import NewJob
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
-from paddock.jobs.upkeep import Nothing
+from paddock.pass_metrics import pass_metrics
 from paddock.storage.store import open_managed
 
 
@@ -38,12 +37,16 @@ def removal(prefixes: Sequence[str], *, export_id: str | None = None, snapshot_i
 
 
 async def run_remove(turn: Turn[RemovePayload], db: Database, config: Config) -> Outcome:
+    """Removes the files of a deleted export or snapshot, then its row."""
     from paddock.exports import plain, snapshots
 
     store = open_managed(config)
-    removed = 0
-    for prefix in turn.payload.prefixes:
-        removed += (await store.delete_below(prefix)).count
+    try:
+        removed = sum([(await store.delete_below(prefix)).count for prefix in turn.payload.prefixes])
+    except Exception:
+        if turn.payload.snapshot_id is not None:
+            pass_metrics().snapshot_cleanup_failures.inc()
+        raise
     async with db.transaction() as tx:
         if turn.payload.export_id is not None:
             await plain.dropped(tx, UUID(turn.payload.export_id))
@@ -52,59 +55,17 @@ async def run_remove(turn: Turn[RemovePayload], db: Database, config: Config) ->
     return done({"files": removed})
 
 
-REMOVE = Kind(
-    name="remove_files",
-    payload=RemovePayload,
-    handler=run_remove,
-    internal=True,
-    retry=Backoff(first=timedelta(seconds=10), cap=timedelta(minutes=10), limit=50),
-)
+REMOVE = kinds.removal("remove_files", RemovePayload, run_remove)
 
 
 async def run_leftovers(turn: Turn[Nothing], db: Database, config: Config) -> Outcome:
+    """Removes files of drafts that nothing has named for a while."""
     from paddock.exports import leftovers
 
     return done(await leftovers.collect(db, config))
 
 
-LEFTOVERS = Kind(
-    name="collect_leftovers",
-    payload=Nothing,
-    handler=run_leftovers,
-    internal=True,
-    housekeeping=True,
-    serial=True,
-    turn_timeout=timedelta(hours=2),
-)
+LEFTOVERS = housekeeping("collect_leftovers", run_leftovers, timedelta(hours=2))
 
 
-async def run_expiry(turn: Turn[Nothing], core: Core) -> Outcome:
-    """Exports, snapshots and mappings whose time is over."""
-    from paddock.exports import mappings, plain, snapshots
-
-    return done(
-        {
-            "exports": await plain.expire(core),
-            "snapshots": await snapshots.expire(core),
-            "mappings": await mappings.expire(core),
-        }
-    )
-
-
-EXPIRY = Kind(
-    name="expire_exports",
-    payload=Nothing,
-    handler=run_expiry,
-    internal=True,
-    housekeeping=True,
-    serial=True,
-    turn_timeout=timedelta(minutes=10),
-)
-
-KINDS = (REMOVE, LEFTOVERS, EXPIRY)
-
-
-async def ensure_schedules(core: Core) -> None:
-    """Called at every start of every replica that knows these kinds."""
-    await schedules.ensure(core, "expire-exports", EXPIRY.name, timedelta(minutes=1))
-    await schedules.ensure(core, "collect-leftovers", LEFTOVERS.name, timedelta(hours=1))
+KINDS = (REMOVE, LEFTOVERS)

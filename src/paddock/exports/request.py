@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from paddock.config import Config
 from paddock.db.pool import Database, statements
@@ -15,7 +15,9 @@ from paddock.engines.settings import EngineSettings, TrinoSettings
 from paddock.exports import destinations
 from paddock.exports.model import EngineName, IfExists, Sql, Target
 from paddock.exports.plain import NewExport
+from paddock.exports.settings import ExportSettings
 from paddock.exports.writing.options import Format, OutputOptions, problems
+from paddock.field_errors import clause_of, field_errors
 from paddock.jobs.durations import parse
 from paddock.jobs.errors import Refused
 from paddock.jobs.model import JsonObject
@@ -37,6 +39,9 @@ class ExportRequest(BaseModel):
         json_schema_extra={"examples": [{"engine": "duckdb", "sql": "SELECT 42 AS answer", "format": "parquet"}]},
     )
 
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
+        default=None, description="What you call it: it is found by that, and downloads carry it."
+    )
     engine: EngineName | None = Field(default=None, description="Needed where several are configured.")
     sql: Sql | None = None
     table: str | None = Field(
@@ -47,18 +52,25 @@ class ExportRequest(BaseModel):
     parameters: dict[str, Any] = Field(default_factory=dict, description="Values the SQL names, bound by the engine.")
     format: Format = "parquet"
     options: OutputOptions = Field(default_factory=OutputOptions)
-    max_rows: int | None = Field(default=None, ge=1, le=MOST, description="Cut after so many rows.")
+    max_rows: int | None = Field(default=None, ge=1, le=MOST, description="Stop after this many rows.")
     max_bytes: int | None = Field(default=None, ge=1, le=MOST, description="Fail when the files grow larger.")
     ttl: str | None = Field(default="P7D", max_length=50, description="Deleted so long after it was made; null: never.")
     destination: str | None = Field(default=None, max_length=600, description="`name:prefix` with a configured name.")
     if_exists: IfExists = "error"
     mode: Literal["direct", "unload"] | None = Field(default=None, description="Who writes: the worker, or the engine.")
 
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str | None) -> str | None:
+        if name is not None and not name.isprintable():
+            raise ValueError("a name should be one line of visible characters")
+        return name
+
     @field_validator("ttl")
     @classmethod
     def _a_duration(cls, ttl: str | None) -> str | None:
         if ttl is not None and not timedelta(0) < parse(ttl) <= LONGEST_TTL:
-            raise ValueError("a ttl is longer than nothing and at most 100 years; null is for ever")
+            raise ValueError("a ttl should be more than zero and at most 100 years; null keeps it forever")
         return ttl
 
     @model_validator(mode="after")
@@ -106,8 +118,7 @@ def target_of(request: ExportRequest, at: datetime) -> Target | None:
         name, prefix = destinations.parse(request.destination, at)
         return Target(name=name, prefix=prefix, if_exists=request.if_exists)
     except ValidationError as invalid:
-        wrong = invalid.errors(include_url=False, include_input=False)[0]
-        problem = f"its {wrong['loc'][0]} is none: {wrong['msg']}"
+        problem = "; ".join(f"its {found.field}: {clause_of(found.sentence)}" for found in field_errors(invalid))
     except ValueError as found:
         problem = str(found)
     fields = [_field("destination", f"{problem}.")]
@@ -162,4 +173,4 @@ def new_export(
 def usual_mode(config: Config, settings: EngineSettings) -> str:
     """Who writes where nobody says."""
     can_unload = isinstance(settings, TrinoSettings) and settings.can_unload
-    return "unload" if can_unload and not config.direct_export else "direct"
+    return "unload" if can_unload and not config.of(ExportSettings).direct_export else "direct"

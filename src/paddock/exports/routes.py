@@ -1,43 +1,35 @@
 """`/api/exports` and `/api/engines`: files from SQL, and what the engines know."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paddock import tracing
 from paddock.api import global_config
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso
-from paddock.api.errors import ApiError, invalid_field, not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
-from paddock.api.ids import path_id
 from paddock.api.job_json import EXAMPLE_ID
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller, check_engine_role, may_use
-from paddock.config import Config
+from paddock.api.plane import ThePlane
 from paddock.engines.registry import settings_from
-from paddock.engines.settings import MISSING_ROLE, EngineSettings, TrinoSettings
-from paddock.exports import asking, downloading, plain, taken
-from paddock.exports.model import Action, AskPayload, Sql
-from paddock.exports.plain import Export, NewExport
-from paddock.exports.request import MAX_DURATION, QUOTA, ExportRequest, limits, new_export, one_engine, target_of
-from paddock.jobs.model import JsonObject
+from paddock.engines.settings import EngineSettings, TrinoSettings
+from paddock.exports import asking, downloading, export_files, plain, service
+from paddock.exports.model import Action
+from paddock.exports.plain import Export
+from paddock.exports.request import MAX_DURATION, QUOTA, ExportRequest
+from paddock.exports.service import ROLE, AskBody, ask_engine, browse_engine, visible_export
 from paddock.jobs.waiting import until_ended
 from paddock.log import masked
 
-router = guarded_router("exports")
+router = guarded_router("exports", PEOPLE)
 
-ROLE = r"^[A-Za-z0-9_.-]{1,128}$"
 Role = Annotated[str | None, Header(alias="X-Use-Case-Id", pattern=ROLE, description="The engine role to run under.")]
 
 global_config.declare(
@@ -54,21 +46,9 @@ global_config.declare(
 )
 
 
-class AskBody(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", title="Question", json_schema_extra={"examples": [{"sql": "SELECT 42 AS answer"}]}
-    )
-
-    sql: Sql | None = None
-    table: str | None = Field(default=None, max_length=500)
-    catalog: str | None = Field(default=None, max_length=200)
-    schema_name: str | None = Field(default=None, max_length=200, alias="schema")
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    rows: int = Field(default=20, ge=1, le=200)
-
-
 EXPORT_EXAMPLE: dict[str, Any] = {
     "id": EXAMPLE_ID,
+    "name": "The answer",
     "status": "completed",
     "owner": "ada",
     "engine": "duckdb",
@@ -106,62 +86,9 @@ ENGINE_EXAMPLE: dict[str, Any] = {
 async def create_export(
     request: Request, body: ExportRequest, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: Role = None
 ) -> Response:
-    new = await asked_export(plane, caller, body, role)
     idempotency = key_of(caller, "POST /api/exports", key, [await request.json(), role])
-    await taken.check(plane.core, plane.config, new.target, caller.sees, idempotency)
-    made = await plain.create(plane.core, new, idempotency=idempotency)
+    made = await service.create_export(plane, caller, body, role, idempotency=idempotency)
     return answer(export_json(made), 202, {"Location": f"/api/exports/{made.id}"})
-
-
-async def asked_export(plane: Plane, caller: Caller, body: ExportRequest, role: str | None) -> NewExport:
-    name, _ = allowed_engine(plane.config, caller, body.engine, role)
-    at = datetime.now(UTC)
-    target = target_of(body, at)
-    if target is not None and (
-        target.name not in plane.config.destinations or not may_use(caller.destinations, target.name)
-    ):
-        raise ApiError(
-            403,
-            "destination_not_allowed",
-            f"This token may not write to a destination '{target.name}'.",
-            hint="Ask for it to be granted to your token, or leave `destination` out and download the files.",
-        )
-    return new_export(
-        plane.config,
-        body,
-        engine=name,
-        owner=caller.owner,
-        role=role,
-        limits=await limits(plane.core.db),
-        at=at,
-        traceparent=tracing.inject(),
-    )
-
-
-def allowed_engine(config: Config, caller: Caller, named: str | None, role: str | None) -> tuple[str, EngineSettings]:
-    known = settings_from(config)
-    mine = [engine for engine in known if may_use(caller.engines, engine)]
-    name = one_engine(named, mine)
-    if name not in mine:
-        raise ApiError(
-            403,
-            "engine_not_allowed",
-            f"There is no engine '{name}' that this token may use.",
-            hint=f"Yours: {', '.join(mine) or 'none'}. Others must be configured, and granted to your token.",
-        )
-    check_role(caller, known[name], role)
-    return name, known[name]
-
-
-def check_role(caller: Caller, settings: EngineSettings, role: str | None) -> None:
-    if role is None and settings.requires_role:
-        raise ApiError(
-            422,
-            "missing_use_case_id",
-            MISSING_ROLE,
-            hint="This engine runs every query under a role: send it as X-Use-Case-Id (CLI: --role).",
-        )
-    check_engine_role(caller, role)
 
 
 @router.get("/api/exports", summary="Exports, newest first", responses=documented_page(EXPORT_EXAMPLE))
@@ -169,12 +96,25 @@ async def list_exports(
     plane: ThePlane,
     caller: Asking,
     owner: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
+    status: Annotated[Literal["pending", "completed", "failed", "cancelled", "deleting"] | None, Query()] = None,
+    engine: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
+    q: Annotated[
+        str | None, Query(min_length=1, max_length=500, description="A part of the name, the table or the query.")
+    ] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Response:
     if owner is not None and not caller.sees(owner):
         return page([], None)
-    found = await plain.page(plane.core.db, caller.scope or owner, before=read_place(cursor), limit=limit)
+    found = await plain.page(
+        plane.core.db,
+        caller.scope or owner,
+        status=status,
+        engine=engine,
+        text=None if q is None else q.replace("\0", ""),
+        before=read_place(cursor),
+        limit=limit,
+    )
     shown = [export_json(export) for export in found]
     return page(shown, next_cursor(shown, limit))
 
@@ -186,10 +126,10 @@ async def get_export(
     caller: Asking,
     wait: Annotated[float, Query(ge=0, le=asking.LONGEST_WAIT, description="Seconds to wait for its end.")] = 0,
 ) -> Response:
-    found = await visible(plane, caller, export_id)
+    found = await visible_export(plane, caller, export_id)
     if wait and found.job is not None:
         await until_ended(plane.core, found.job, wait)
-        found = await visible(plane, caller, export_id)
+        found = await visible_export(plane, caller, export_id)
     return answer(export_json(found))
 
 
@@ -200,7 +140,7 @@ async def get_export(
     responses=documented(EXPORT_EXAMPLE, status=202, description="Its files go, then it is gone."),
 )
 async def delete_export(export_id: str, plane: ThePlane, caller: Asking) -> Response:
-    found = await visible(plane, caller, export_id)
+    found = await visible_export(plane, caller, export_id)
     await plain.delete(plane.core, found.id, actor=caller.actor)
     left = await plain.get(plane.core.db, found.id)
     return answer(export_json(left or found), 202)
@@ -222,7 +162,8 @@ async def list_files(
     caller: Asking,
     sign: Annotated[bool, Query(description="With short-lived links to the store, where it can make them.")] = False,
 ) -> Response:
-    return answer(await downloading.files(plane.config, await visible(plane, caller, export_id), sign=sign))
+    found = await export_files.files_of(plane.config, await visible_export(plane, caller, export_id))
+    return answer(await downloading.listed(found, sign=sign))
 
 
 @router.get(
@@ -241,22 +182,11 @@ async def download(
     caller: Asking,
     file: Annotated[str | None, Query(max_length=1000, description="One of several, by its name.")] = None,
 ) -> Response:
-    found = await visible(plane, caller, export_id)
-    asked = request.headers
-    part = await downloading.find(plane.config, found, file, asked.get("range"), asked.get("if-range"))
-    if request.method == "HEAD":
-        part = replace(part, body=None)
-    return await downloading.download(plane.core.db, found, part, actor=caller.actor)
+    found = await export_files.files_of(plane.config, await visible_export(plane, caller, export_id))
+    return await downloading.respond(request, plane.core.db, found, file, actor=caller.actor)
 
 
 router.head("/api/exports/{export_id}/download", include_in_schema=False)(download)
-
-
-async def visible(plane: Plane, caller: Caller, text: str) -> Export:
-    found = await plain.get(plane.core.db, UUID(str(path_id(text, "export"))))
-    if found is None or not caller.sees(found.owner):
-        raise not_found("export")
-    return found
 
 
 def export_json(export: Export) -> dict[str, Any]:
@@ -265,6 +195,7 @@ def export_json(export: Export) -> dict[str, Any]:
     if export.status == "completed":
         links |= {"download": f"{own}/download", "files": f"{own}/files"}
     return {
+        "name": export.name,
         "id": export.id,
         "status": export.shown_status,
         "owner": export.owner,
@@ -288,7 +219,7 @@ def export_json(export: Export) -> dict[str, Any]:
 @router.get("/api/engines", summary="The engines your token may use", responses=documented_page(ENGINE_EXAMPLE))
 async def list_engines(plane: ThePlane, caller: Asking) -> Response:
     known = settings_from(plane.config)
-    return page([engine_json(name, known[name]) for name in sorted(known) if may_use(caller.engines, name)], None)
+    return page([engine_json(name, known[name]) for name in sorted(known) if caller.may_use("engines", name)], None)
 
 
 def engine_json(name: str, settings: EngineSettings) -> dict[str, Any]:
@@ -338,7 +269,9 @@ Name = Annotated[str | None, Query(max_length=200)]
 @router.get(
     "/api/engines/{engine}/browse",
     summary="Catalogs, then schemas of one, tables of one, columns of one",
-    responses=documented({"level": "catalogs", "names": ["hive", "tpch"]}),
+    responses=documented(
+        {"level": "catalogs", "names": ["hive", "tpch"], "from": "cache", "as_of": "2026-11-18T09:30:00Z"}
+    ),
 )
 async def browse(
     engine: str,
@@ -347,20 +280,9 @@ async def browse(
     catalog: Name = None,
     schema: Name = None,
     table: Annotated[str | None, Query(max_length=500)] = None,
+    live: Annotated[bool, Query(description="Ask the engine, whatever the cache has.")] = False,
     role: Role = None,
 ) -> Response:
     level: Action = "columns" if table else "tables" if schema else "schemas" if catalog else "catalogs"
     body = AskBody(table=table, catalog=catalog, schema=schema)
-    return answer({"level": level, **await ask_engine(plane, caller, engine, level, body, role)})
-
-
-async def ask_engine(
-    plane: Plane, caller: Caller, engine: str, action: Action, body: AskBody, role: str | None
-) -> JsonObject:
-    if action in ("describe", "preview") and (body.sql is None) == (body.table is None):
-        raise invalid_field("sql", "Give either sql or table.")
-    if engine not in settings_from(plane.config) or not may_use(caller.engines, engine):
-        raise not_found("engine")
-    check_role(caller, settings_from(plane.config)[engine], role)
-    payload = AskPayload(engine=engine, action=action, **body.model_dump())
-    return asking.answer_of(await asking.ask(plane.core, payload, owner=caller.owner, role=role))
+    return answer({"level": level, **await browse_engine(plane, caller, engine, level, body, role, live=live)})

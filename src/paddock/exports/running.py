@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from paddock.engines.engine import Engine, NoAnswer, Query, QueryRefused, Stream
 from paddock.engines.settings import MISSING_ROLE
-from paddock.exports import arrow_types, delivering, unloading
+from paddock.exports import arrow_types, delivering, patience, unloading
 from paddock.exports.facts import facts_of
-from paddock.exports.model import ExportPayload
-from paddock.exports.workshop import Workshop
+from paddock.exports.model import AskPayload, ExportPayload
+from paddock.exports.resources import ExportResources
 from paddock.exports.writing.output import Output
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
@@ -34,34 +34,39 @@ REPORT_EVERY = 0.5
 ExportTurn = Turn[ExportPayload]
 
 
-async def run(turn: ExportTurn, workshop: Workshop) -> Outcome:
+async def run(turn: ExportTurn, resources: ExportResources) -> Outcome:
+    away = turn.saved.get(patience.SAVED)
     try:
-        return await _run(turn, workshop)
+        return await _run(turn, resources)
     except QueryRefused as refused:
         raise refused.with_place() from None
+    except TransientResourceError as problem:
+        if problem.budget == "cluster":
+            await patience.bounded(turn, problem, away)
+        raise
 
 
-async def _run(turn: ExportTurn, workshop: Workshop) -> Outcome:
+async def _run(turn: ExportTurn, resources: ExportResources) -> Outcome:
     payload = turn.payload
     if turn.saved.get("sealed") is not None:
-        return await delivering.deliver(turn, workshop)
-    engine = workshop.engines[payload.engine]
+        return await delivering.deliver(turn, resources)
+    engine = resources.engines[payload.engine]
     check_role(engine, turn.role)
     if payload.destination is not None:
-        await delivering.check(payload.destination, workshop)
+        await delivering.check(payload.destination, resources)
     if payload.mode == "unload":
-        unloaded = await unloading.run(turn, workshop, engine, query_of(turn, engine))
+        unloaded = await unloading.run(turn, resources, engine, query_of(turn, engine))
         if isinstance(unloaded, tuple):
-            return await finish(turn, workshop, result_of(turn, *unloaded))
+            return await finish(turn, resources, result_of(turn, *unloaded))
         if unloaded is not None:
             return unloaded
     await stop_query(turn, engine)
-    return await finish(turn, workshop, await _direct(turn, workshop, engine))
+    return await finish(turn, resources, await _direct(turn, resources, engine))
 
 
 def check_role(engine: Engine, role: str | None) -> None:
     if engine.requires_role and not role:
-        raise PermanentRunnerError(
+        raise UserMistake(
             MISSING_ROLE,
             code="missing_use_case_id",
             hint=f"Engine '{engine.name}' runs every query under a role: send it as X-Use-Case-Id (CLI: --role).",
@@ -73,6 +78,12 @@ def query_of(turn: ExportTurn, engine: Engine) -> Query:
     sql = payload.sql
     if sql is None:
         sql = engine.table_query(payload.catalog, payload.schema_name, payload.table or "")
+    return query_for(turn, sql)
+
+
+def query_for(turn: ExportTurn | Turn[AskPayload], sql: str) -> Query:
+    """What an engine is to run for this turn: under its role, in the catalog and schema that its payload names."""
+    payload = turn.payload
     return Query(
         sql=sql,
         parameters=payload.parameters,
@@ -94,14 +105,14 @@ async def stop_query(turn: ExportTurn, engine: Engine) -> None:
             await engine.cancel(handle)
 
 
-async def _direct(turn: ExportTurn, workshop: Workshop, engine: Engine) -> JsonObject:
+async def _direct(turn: ExportTurn, resources: ExportResources, engine: Engine) -> JsonObject:
     """A transport that does not answer before the first row is a cold start: again, with a new draft."""
     failed = 0
     while True:
-        draft = Draft(workshop.store, turn.payload.output, new_draft_id())
+        draft = Draft(resources.store, turn.payload.output, new_draft_id())
         await turn.save(_state(turn, draft), progress=False)
         try:
-            return await _stream(turn, workshop, engine, draft)
+            return await _stream(turn, resources, engine, draft)
         except NoAnswer as problem:
             await stop_query(turn, engine)
             if failed == COLD_STARTS:
@@ -112,7 +123,7 @@ async def _direct(turn: ExportTurn, workshop: Workshop, engine: Engine) -> JsonO
                     f"{engine.name}`), or raise its request_timeout_seconds, then retry the job.",
                 ) from problem
             failed += 1
-            turn.log.warning("The engine did not answer; starting anew.", error=problem.error_type, retry=failed)
+            turn.log.warning("The engine did not answer; starting over.", error=problem.error_type, retry=failed)
             turn.report(phase="waiting for the engine", retry=failed)
             await asyncio.sleep(COLD_START_PAUSE)
 
@@ -122,7 +133,7 @@ def _state(turn: ExportTurn, draft: Draft) -> JsonObject:
     return {"draft": draft.id, "mode": "direct", **unloading.reason_of(turn)}
 
 
-async def _stream(turn: ExportTurn, workshop: Workshop, engine: Engine, draft: Draft) -> JsonObject:
+async def _stream(turn: ExportTurn, resources: ExportResources, engine: Engine, draft: Draft) -> JsonObject:
     began = datetime.now(UTC)
     clock = asyncio.get_running_loop()
     limit = turn.payload.max_duration_seconds
@@ -138,7 +149,7 @@ async def _stream(turn: ExportTurn, workshop: Workshop, engine: Engine, draft: D
 
             turn.report(phase="starting", percent=None)
             async with engine.open(query_of(turn, engine), started) as stream:
-                return await _write(turn, workshop, stream, draft, began)
+                return await _write(turn, resources, stream, draft, began)
     except BaseException:
         # Best effort and bounded: leftovers are collected anyway.
         with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -146,13 +157,17 @@ async def _stream(turn: ExportTurn, workshop: Workshop, engine: Engine, draft: D
         raise
 
 
-async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Draft, began: datetime) -> JsonObject:
+async def _write(
+    turn: ExportTurn, resources: ExportResources, stream: Stream, draft: Draft, began: datetime
+) -> JsonObject:
     payload = turn.payload
     conform = arrow_types.conformer(stream.columns, payload.columns)
-    output = Output(draft, workshop.scratch, conform.schema, payload.format, payload.options)
+    for other in arrow_types.other_names(stream.columns, payload.columns or ()):
+        turn.log.warning(other.message, column=other.column)
+    output = Output(draft, resources.scratch, conform.schema, payload.format, payload.options)
     progress = Reports(turn, stream, output, payload.max_rows)
     cut = False
-    async with progress.following(), _memory(workshop, stream, conform.schema, payload):
+    async with progress.following(), _memory(resources, stream, conform.schema, payload):
         try:
             async for batch in stream.batches():
                 taken = batch
@@ -175,28 +190,30 @@ async def _write(turn: ExportTurn, workshop: Workshop, stream: Stream, draft: Dr
 
 
 @contextlib.asynccontextmanager
-async def _memory(workshop: Workshop, stream: Stream, schema: pa.Schema, payload: ExportPayload) -> AsyncIterator[None]:
+async def _memory(
+    resources: ExportResources, stream: Stream, schema: pa.Schema, payload: ExportPayload
+) -> AsyncIterator[None]:
     """The budget gates reading, never submitting: by then the query has its first rows."""
     ahead = await stream.begin()
-    async with workshop.memory.reserve(Output.reservation(schema, payload.format, payload.options) + ahead):
+    async with resources.memory.reserve(Output.reservation(schema, payload.format, payload.options) + ahead):
         yield
 
 
 def _check_size(size: int, limit: int | None) -> None:
     if limit is not None and size > limit:
-        raise PermanentRunnerError(
+        raise UserMistake(
             f"The export has more than the {limit:,} bytes it may have.",
             code="export_too_large",
             hint="Export less, or ask for more with max_bytes.",
         )
 
 
-async def finish(turn: ExportTurn, workshop: Workshop, result: JsonObject) -> Outcome:
+async def finish(turn: ExportTurn, resources: ExportResources, result: JsonObject) -> Outcome:
     if turn.payload.destination is None:
         return done(result)
     # The decision: from here on every turn only rolls forward.
     await turn.save({"draft": result["draft"], "query_id": result["query_id"], "sealed": result})
-    return await delivering.deliver(turn, workshop)
+    return await delivering.deliver(turn, resources)
 
 
 def result_of(turn: ExportTurn, sealed: Sealed, facts: JsonObject) -> JsonObject:
@@ -216,19 +233,19 @@ def result_of(turn: ExportTurn, sealed: Sealed, facts: JsonObject) -> JsonObject
     }
 
 
-async def clean(turn: ExportTurn, workshop: Workshop) -> Outcome:
+async def clean(turn: ExportTurn, resources: ExportResources) -> Outcome:
     """After every end but *done*: its query is stopped and its draft goes."""
-    engine = workshop.engines[turn.payload.engine]
+    engine = resources.engines[turn.payload.engine]
     handle = turn.saved.get("handle")
     if handle is not None:
         await engine.cancel(handle)
     await unloading.clean(turn, engine, query_of(turn, engine))
     if turn.saved.get("sealed") is not None:
-        waiting = await delivering.undo(turn, workshop)
+        waiting = await delivering.undo(turn, resources)
         if waiting is not None:
             return waiting
     if turn.saved.get("draft") is not None:
-        await Draft(workshop.store, turn.payload.output, turn.saved["draft"]).discard()
+        await Draft(resources.store, turn.payload.output, turn.saved["draft"]).discard()
     return done({"stopped_query": turn.saved.get("query_id"), "removed_draft": turn.saved.get("draft")})
 
 

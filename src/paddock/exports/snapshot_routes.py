@@ -3,40 +3,32 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paddock import tracing
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso
-from paddock.api.errors import ApiError, invalid_field, not_found
+from paddock.api.errors import ApiError, invalid_field
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
-from paddock.api.ids import optional_id, path_id
+from paddock.api.ids import optional_id
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, split
-from paddock.api.parts import check_explicit
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller
-from paddock.engines.settings import EngineSettings
-from paddock.exports import snapshot_states, snapshots
-from paddock.exports.mapping_bodies import Name, Ttl, VersionNumber, Words
+from paddock.api.plane import ControlPlane, ThePlane
+from paddock.exports import snapshot_service, snapshot_states, snapshots
 from paddock.exports.mapping_examples import MAPPING_ID
-from paddock.exports.mapping_routes import Text, ttl_of, visible_mapping
-from paddock.exports.model import EngineName
-from paddock.exports.request import limits, usual_mode
-from paddock.exports.routes import Role, allowed_engine
-from paddock.exports.snapshot_states import STATUSES, Part, Snapshot
-from paddock.exports.snapshots import NewSnapshot
-from paddock.jobs.model import JsonObject
+from paddock.exports.mapping_routes import Text
+from paddock.exports.routes import Role
+from paddock.exports.snapshot_service import SnapshotBody, changeable_snapshot, prepare_snapshot, visible_snapshot
+from paddock.exports.snapshot_states import STATUSES, Snapshot, SnapshotPart
 from paddock.storage.store import open_managed
 
-router = guarded_router("snapshots")
+router = guarded_router("snapshots", PEOPLE)
 
 SNAPSHOT_ID = "019a8b1e-4c40-7000-9d6e-6f1d3c0a51e7"
 JOB_ID = "019a8b1e-4c41-7001-8f6e-2f9d3c0a51e7"
@@ -60,7 +52,7 @@ BRIEF_EXAMPLE: dict[str, Any] = {
     "expires_at": None,
     "created_at": "2026-11-16T09:30:00Z",
     "ended_at": "2026-11-16T09:30:07Z",
-    "links": {"self": f"/api/snapshots/{SNAPSHOT_ID}", "manifest": f"/api/snapshots/{SNAPSHOT_ID}/manifest"},
+    "links": {"self": f"/api/snapshots/{SNAPSHOT_ID}", "download": f"/api/snapshots/{SNAPSHOT_ID}/download"},
 }
 PART_EXAMPLE: dict[str, Any] = {
     "section": "nodes",
@@ -102,26 +94,6 @@ MANIFEST_EXAMPLE: dict[str, Any] = {
         }
     ],
 }
-
-
-class SnapshotBody(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        title="NewSnapshot",
-        json_schema_extra={"examples": [{"mapping_id": MAPPING_ID, "engine": "duckdb"}]},
-    )
-
-    mapping_id: UUID
-    mapping_version: VersionNumber | None = Field(default=None, description="Left out: the newest.")
-    engine: EngineName | None = Field(default=None, description="Needed where several are configured.")
-    catalog: str | None = Field(default=None, max_length=200)
-    schema_name: str | None = Field(default=None, max_length=200, alias="schema")
-    name: Name | None = Field(default=None, description="Left out: the mapping's name and version.")
-    description: Words = ""
-    ttl: Ttl = None
-    mode: str | None = Field(
-        default=None, pattern="^(direct|unload)$", description="Who writes: the worker, the engine."
-    )
 
 
 class CancelBody(BaseModel):
@@ -177,38 +149,10 @@ def _statuses(asked: list[str] | None) -> Sequence[str] | None:
 async def create_snapshot(
     request: Request, body: SnapshotBody, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: Role = None
 ) -> Response:
-    new = await asked_snapshot(plane, caller, body, role)
+    new = await prepare_snapshot(plane, caller, body, role)
     idempotency = key_of(caller, "POST /api/snapshots", key, [await request.json(), role])
     made = await snapshots.create(plane.core, new, actor=caller.actor, idempotency=idempotency)
     return answer(await snapshot_json(plane, made), 202, {"Location": f"/api/snapshots/{made.id}"})
-
-
-async def asked_snapshot(plane: Plane, caller: Caller, body: SnapshotBody, role: str | None) -> NewSnapshot:
-    check_explicit(plane.config)
-    engine, settings = allowed_engine(plane.config, caller, body.engine, role)
-    mapping = await visible_mapping(plane, caller, str(body.mapping_id), body.mapping_version)
-    return NewSnapshot(
-        owner=caller.owner,
-        mapping_id=mapping.id,
-        mapping_version=mapping.version,
-        engine=engine,
-        role=role,
-        name=(body.name or "").strip(),
-        description=body.description,
-        ttl=ttl_of(body.ttl),
-        request=await _request(plane, body, settings),
-        traceparent=tracing.inject(),
-    )
-
-
-async def _request(plane: Plane, body: SnapshotBody, settings: EngineSettings) -> JsonObject:
-    wanted: JsonObject = {
-        "catalog": body.catalog,
-        "schema_name": body.schema_name,
-        "mode": body.mode or usual_mode(plane.config, settings),
-        "max_duration_seconds": (await limits(plane.core.db)).max_duration_seconds,
-    }
-    return {name: value for name, value in wanted.items() if value is not None}
 
 
 @router.get("/api/snapshots/{snapshot_id}", summary="One snapshot", responses=documented(SNAPSHOT_EXAMPLE))
@@ -241,8 +185,7 @@ async def get_manifest(
 async def retry_snapshot(
     snapshot_id: str, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: Role = None
 ) -> Response:
-    check_explicit(plane.config)
-    found = await visible_snapshot(plane, caller, snapshot_id)
+    found = await changeable_snapshot(plane, caller, snapshot_id)
     if role is not None and role != found.role:
         raise ApiError(
             409,
@@ -250,10 +193,8 @@ async def retry_snapshot(
             "The snapshot was made under another role, and a retry keeps that.",
             hint="Leave X-Use-Case-Id out, or make a new snapshot.",
         )
-    # Either may have been taken from them since.
-    allowed_engine(plane.config, caller, found.engine, found.role)
     idempotency = key_of(caller, f"POST /api/snapshots/{found.id}/retry", key, None)
-    again = await snapshots.retry(plane.core, found, actor=caller.actor, idempotency=idempotency)
+    again = await snapshot_service.retry_snapshot(plane, caller, found, idempotency=idempotency)
     return answer(await snapshot_json(plane, again), 202)
 
 
@@ -265,8 +206,7 @@ async def retry_snapshot(
 async def cancel_snapshot(
     snapshot_id: str, plane: ThePlane, caller: Asking, body: CancelBody | None = None
 ) -> Response:
-    check_explicit(plane.config)
-    found = await visible_snapshot(plane, caller, snapshot_id)
+    found = await changeable_snapshot(plane, caller, snapshot_id)
     reason = None if body is None else body.reason
     return answer(
         await snapshot_json(plane, await snapshots.cancel(plane.core, found, actor=caller.actor, reason=reason))
@@ -283,19 +223,12 @@ async def cancel_snapshot(
 )
 async def delete_snapshot(snapshot_id: str, plane: ThePlane, caller: Asking) -> Response:
     found = await visible_snapshot(plane, caller, snapshot_id)
-    await snapshots.delete(plane.core, found.id, actor=caller.actor)
+    await snapshots.delete(plane.core, found.id, actor=caller.actor, scope=caller.scope)
     left = await snapshot_states.get(plane.core.db, found.id)
     return answer(await snapshot_json(plane, left or found), 202)
 
 
-async def visible_snapshot(plane: Plane, caller: Caller, text: str) -> Snapshot:
-    found = await snapshot_states.get(plane.core.db, path_id(text, "snapshot"))
-    if found is None or not caller.sees(found.owner):
-        raise not_found("snapshot")
-    return found
-
-
-async def snapshot_json(plane: Plane, snapshot: Snapshot) -> dict[str, Any]:
+async def snapshot_json(plane: ControlPlane, snapshot: Snapshot) -> dict[str, Any]:
     parts = await snapshot_states.parts(plane.core.db, snapshot)
     return {**brief_json(snapshot), "parts": [part_json(part) for part in parts]}
 
@@ -308,7 +241,7 @@ def brief_json(snapshot: Snapshot) -> dict[str, Any]:
         "jobs": f"/api/jobs?group={snapshot.group_id}",
     }
     if snapshot.status == "ready":
-        links["manifest"] = f"{own}/manifest"
+        links |= {"manifest": f"{own}/manifest", "files": f"{own}/files", "download": f"{own}/download"}
     elif snapshot.live:
         links["cancel"] = f"{own}/cancel"
     elif snapshot.status in ("failed", "cancelled"):
@@ -320,7 +253,7 @@ def brief_json(snapshot: Snapshot) -> dict[str, Any]:
     return shown
 
 
-def part_json(part: Part) -> dict[str, Any]:
+def part_json(part: SnapshotPart) -> dict[str, Any]:
     """Its manifest is a place in the store: `/manifest` tells it once the whole is ready."""
     shown = asdict(part)
     del shown["manifest"], shown["manifest_sha256"]

@@ -52,7 +52,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SnapshotPart:
     """One node or edge definition. `status` is that of its current job, whose `report` says how far it is."""
 
     section: Section
@@ -79,7 +79,7 @@ def prefix_of(owner: str, mapping_id: UUID, version: int, id: UUID) -> str:
 
 async def get(db: Database, id: UUID) -> Snapshot | None:
     row = await db.fetchrow(SQL["snapshot"], id)
-    return None if row is None else _snapshot(row)
+    return None if row is None else snapshot_of(row)
 
 
 async def page(
@@ -99,17 +99,17 @@ async def page(
         rows = await db.fetch(SQL["snapshots_page"], *common)
     else:
         rows = await db.fetch(SQL["snapshots_page_of_owner"], *common, owner)
-    return [_snapshot(row) for row in rows]
+    return [snapshot_of(row) for row in rows]
 
 
-async def parts(db: Database, snapshot: Snapshot) -> list[Part]:
+async def parts(db: Database, snapshot: Snapshot) -> list[SnapshotPart]:
     """Nodes first, in the mapping's order."""
     found = [part_of(row) for row in await db.fetch(SQL["parts_shown"], snapshot.id)]
     live = {(row["section"], row["name"]): row for row in await db.fetch(SQL["live_parts_shown"], snapshot.group_id)}
     return [_at_work(part, live.get((part.section, part.name))) for part in found]
 
 
-def _at_work(part: Part, job: asyncpg.Record | None) -> Part:
+def _at_work(part: SnapshotPart, job: asyncpg.Record | None) -> SnapshotPart:
     if job is None:
         return part
     return replace(
@@ -122,8 +122,11 @@ def _at_work(part: Part, job: asyncpg.Record | None) -> Part:
     )
 
 
-async def manifest(db: Database, snapshot: Snapshot, store: "Store | None" = None) -> JsonObject:
-    """Composed when it is read; with a store, each part has its files too, checked against the part's sha256."""
+async def manifest(
+    db: Database, snapshot: Snapshot, store: "Store | None" = None, only: str | None = None
+) -> JsonObject:
+    """Composed when it is read; with a store, each part has its files too, checked against the part's sha256: all of
+    them, or the one that has a file of this name."""
     if snapshot.status != "ready":
         raise Refused(
             "snapshot_not_ready",
@@ -133,7 +136,9 @@ async def manifest(db: Database, snapshot: Snapshot, store: "Store | None" = Non
     listed = [_listed(part) for part in await parts(db, snapshot)]
     if store is not None:
         for part in listed:
-            part.update(await _contents(store, part["manifest"], part["sha256"]))
+            folder = f"{part['section']}/{part['name']}"
+            if only is None or only.startswith(f"{folder}/"):
+                part.update(await _contents(store, part["manifest"], part["sha256"], folder))
     return {
         "snapshot_id": str(snapshot.id),
         "mapping_id": str(snapshot.mapping_id),
@@ -147,7 +152,7 @@ async def manifest(db: Database, snapshot: Snapshot, store: "Store | None" = Non
     }
 
 
-def _listed(part: Part) -> JsonObject:
+def _listed(part: SnapshotPart) -> JsonObject:
     return {
         "section": part.section,
         "name": part.name,
@@ -163,7 +168,8 @@ def _listed(part: Part) -> JsonObject:
     }
 
 
-async def _contents(store: "Store", key: str, sha256: str) -> JsonObject:
+async def _contents(store: "Store", key: str, sha256: str, folder: str) -> JsonObject:
+    """`name` is what a file is downloaded by, `key` where it lies in the store."""
     from paddock.storage.drafts import read_manifest
 
     try:
@@ -173,17 +179,23 @@ async def _contents(store: "Store", key: str, sha256: str) -> JsonObject:
     return {
         "columns": found.facts.get("columns"),
         "files": [
-            {"key": found.key(file), "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256}
+            {
+                "name": f"{folder}/{file.name}",
+                "key": found.key(file),
+                "rows": file.rows,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+            }
             for file in found.files
         ],
     }
 
 
-def part_of(row: asyncpg.Record) -> Part:
-    return Part(**{**row, "error": _json(row["error"])})
+def part_of(row: asyncpg.Record) -> SnapshotPart:
+    return SnapshotPart(**{**row, "error": _json(row["error"])})
 
 
-def _snapshot(row: asyncpg.Record) -> Snapshot:
+def snapshot_of(row: asyncpg.Record) -> Snapshot:
     loaded = {name: _json(row[name]) for name in ("request", "error", "node_counts", "edge_counts")}
     return Snapshot(**{**row, **loaded})
 

@@ -5,7 +5,6 @@ that ends its job, the snapshot in the one that ends its group: it is ready exac
 completed. Retrying opens the group again, whoever asks for it, until the snapshot is ready or goes.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,15 +15,16 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Transaction, statements
-from paddock.exports import mapping, removing
+from paddock.exports import download_holds, mapping, removing, snapshot_uses
 from paddock.exports.mapping import Definition, Entity
 from paddock.exports.model import ExportPayload, output_of_part
-from paddock.exports.snapshot_states import SQL, Part, Snapshot, get, part_of, prefix_of
+from paddock.exports.snapshot_states import SQL, Snapshot, SnapshotPart, get, part_of, prefix_of
 from paddock.jobs import enqueueing, grouping
 from paddock.jobs.acting import audit
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Refused
-from paddock.jobs.model import Group, GroupId, Job, JobId, JsonObject, NewJob
+from paddock.jobs.model import Group, GroupId, Job, JobId, JsonObject, NewEvent, NewJob
+from paddock.pass_metrics import pass_metrics
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
@@ -54,25 +54,22 @@ class NewSnapshot:
 
 
 async def create(core: "Core", new: NewSnapshot, *, actor: str, idempotency: IdempotencyKey | None = None) -> Snapshot:
-    async def write(tx: Transaction) -> UUID:
-        before = await enqueueing.earlier(tx, idempotency)
-        if before is not None:
-            return before[0]
-        id = await _insert(core, tx, new, actor)
-        await enqueueing.remember(tx, idempotency, [JobId(id)])
-        return id
-
-    return await _made(core, await core.db.repeated(write))
+    return await _existing(
+        core, await enqueueing.once(core, idempotency, lambda tx: insert(core, tx, new, actor=actor))
+    )
 
 
-async def _insert(core: "Core", tx: Transaction, new: NewSnapshot, actor: str) -> UUID:
+async def insert(core: "Core", tx: Transaction, new: NewSnapshot, *, actor: str) -> UUID:
+    """The same inside the caller's transaction."""
     version = await tx.fetchrow(MAPPINGS["mapping_version_for_share"], new.mapping_id, new.mapping_version)
     if version is None:
         raise Refused("not_found", "There is no such version of the mapping.", status=404)
     id: UUID = await tx.fetchval(MAPPINGS["new_id"])
     group = await grouping.create(tx, KIND, new.owner, {"snapshot_id": str(id)})
     entities = mapping.entities(Definition.model_validate_json(version["definition"]))
-    made = _Made(id, new.owner, new.mapping_id, version["version"], new.engine, new.role, new.request, new.traceparent)
+    made = _SnapshotJobs(
+        id, new.owner, new.mapping_id, version["version"], new.engine, new.role, new.request, new.traceparent
+    )
     jobs = await enqueueing.enqueue(core, tx, [made.job(entity, group) for entity in entities], public=True)
     await grouping.seal(core, tx, group)
     await tx.execute(
@@ -102,7 +99,7 @@ async def _insert(core: "Core", tx: Transaction, new: NewSnapshot, actor: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _SnapshotJobs:
     """What the jobs of a snapshot have in common, now and at every retry."""
 
     id: UUID
@@ -169,10 +166,10 @@ def _error_of(job: Job) -> JsonObject:
     return error if hint is None else {**error, "hint": hint}
 
 
-async def group_ended(tx: Transaction, group: Group) -> None:
+async def group_ended(tx: Transaction, group: Group) -> Sequence[NewEvent]:
     """Whenever its last job ends, so once more after each retry. The group's row is locked: no part changes meanwhile."""
     if "snapshot_id" not in group.data:
-        return
+        return ()
     id = UUID(group.data["snapshot_id"])
     parts = [part_of(row) for row in await tx.fetch(SQL["parts"], id)]
     status = _status(group, parts)
@@ -187,18 +184,29 @@ async def group_ended(tx: Transaction, group: Group) -> None:
         sum(part.bytes or 0 for part in parts) if ready else None,
         group.id,
     )
+    if settled:
+        metrics = pass_metrics()
+        tx.count(metrics.snapshots_finalized)
+        if group.ended_at is not None:
+            now = await tx.fetchval(SQL["now"])
+            tx.observe(metrics.finalization_lag, (now - group.ended_at).total_seconds())
     if settled and ready:
         # What is ready stays ready: a single job of it cannot be run again.
         await tx.execute(SQL["close_group"], group.id)
+    return [_event(status, id)] if settled else ()
 
 
-def _status(group: Group, parts: Sequence[Part]) -> str:
+def _event(what: str, id: UUID) -> NewEvent:
+    return NewEvent(f"snapshot.{what}", f"snapshot:{id}", {"snapshot_id": str(id)})
+
+
+def _status(group: Group, parts: Sequence[SnapshotPart]) -> str:
     if all(part.status == "completed" for part in parts):
         return "ready"
     return "cancelled" if group.cancelled or any(part.status == "cancelled" for part in parts) else "failed"
 
 
-def _error(status: str, parts: Sequence[Part]) -> JsonObject:
+def _error(status: str, parts: Sequence[SnapshotPart]) -> JsonObject:
     """Of the first job in order that ended so."""
     first = next((part for part in parts if part.status == status and part.error is not None), None)
     if first is None or first.error is None:
@@ -206,7 +214,7 @@ def _error(status: str, parts: Sequence[Part]) -> JsonObject:
     return {**first.error, "section": first.section, "name": first.name}
 
 
-def _counts(parts: Sequence[Part], section: str) -> str:
+def _counts(parts: Sequence[SnapshotPart], section: str) -> str:
     return orjson.dumps({part.name: part.rows for part in parts if part.section == section}).decode()
 
 
@@ -219,7 +227,7 @@ async def retry(core: "Core", snapshot: Snapshot, *, actor: str, idempotency: Id
             await enqueueing.remember(tx, idempotency, [JobId(snapshot.id)])
 
     await core.db.repeated(write)
-    return await _made(core, snapshot.id)
+    return await _existing(core, snapshot.id)
 
 
 async def _retry(core: "Core", tx: Transaction, id: UUID, actor: str) -> None:
@@ -234,7 +242,9 @@ async def _retry(core: "Core", tx: Transaction, id: UUID, actor: str) -> None:
         (entity.section, entity.name): entity for entity in mapping.entities(Definition.model_validate_json(definition))
     }
     request = orjson.loads(row["request"])
-    made = _Made(id, row["owner"], row["mapping_id"], row["mapping_version"], row["engine"], row["role"], request)
+    made = _SnapshotJobs(
+        id, row["owner"], row["mapping_id"], row["mapping_version"], row["engine"], row["role"], request
+    )
     if group is None:
         # A group goes a while after its end, a snapshot may live longer.
         opened = await grouping.create(tx, KIND, row["owner"], {"snapshot_id": str(id)})
@@ -255,7 +265,7 @@ async def _retry(core: "Core", tx: Transaction, id: UUID, actor: str) -> None:
     await audit(tx, actor, "snapshot_retried", f"snapshot:{id}", details={"jobs": len(jobs)})
 
 
-async def _not_completed(tx: Transaction, row: asyncpg.Record) -> list[Part]:
+async def _not_completed(tx: Transaction, row: asyncpg.Record) -> list[SnapshotPart]:
     """Those whose last job did not complete and that no job is at work for: a single one may have been retried."""
     live = {(job["section"], job["name"]) for job in await tx.fetch(SQL["live_parts"], row["group_id"])}
     parts = [part_of(part) for part in await tx.fetch(SQL["parts"], row["id"])]
@@ -270,21 +280,32 @@ async def cancel(core: "Core", snapshot: Snapshot, *, actor: str, reason: str | 
         raise Refused("already_finished", "All jobs of the snapshot have ended already; nothing was cancelled.")
     async with core.db.transaction() as tx:
         await audit(tx, actor, "snapshot_cancelled", f"snapshot:{snapshot.id}", reason, {"jobs": len(live)})
-    return await _made(core, snapshot.id)
+    return await _existing(core, snapshot.id)
 
 
-async def delete(core: "Core", id: UUID, *, actor: str, reason: str | None = None) -> None:
+async def delete(core: "Core", id: UUID, *, actor: str, reason: str | None = None, scope: str | None = None) -> None:
     """Marked first, then its files go, then its row: whoever reads meanwhile is told. Asked again, it begins again if
-    taking the files away was given up."""
+    taking the files away was given up. `scope` is the owner whose uses of it a refusal may name, None: everybody's."""
 
     async def write(tx: Transaction) -> None:
-        await _delete(core, tx, id, actor, reason)
+        await _delete(core, tx, id, actor, reason, scope)
 
     await core.db.repeated(write)
 
 
-async def _delete(core: "Core", tx: Transaction, id: UUID, actor: str, reason: str | None) -> None:
+async def _delete(
+    core: "Core",
+    tx: Transaction,
+    id: UUID,
+    actor: str,
+    reason: str | None,
+    scope: str | None = None,
+    *,
+    expired: bool = False,
+) -> bool:
     row, _ = await _locked(tx, id)
+    if expired and (row["status"] == "deleting" or not row["is_expired"]):
+        return False
     live = [job["id"] for job in await tx.fetch(SQL["live_parts"], row["group_id"])]
     if live:
         raise Refused(
@@ -293,13 +314,18 @@ async def _delete(core: "Core", tx: Transaction, id: UUID, actor: str, reason: s
             hint="Cancel it first, or wait until it has ended.",
             details={"jobs": [str(job) for job in live[:MOST_NAMED]]},
         )
+    await snapshot_uses.check_unused(tx, id, scope)
+    await download_holds.check_none(tx, "snapshot", id)
     if row["removal_job"] is not None and await tx.fetchval(SQL["job_is_live"], row["removal_job"]):
-        return
+        return False
     await tx.execute(SQL["close_group"], row["group_id"])
     prefix = prefix_of(row["owner"], row["mapping_id"], row["mapping_version"], id)
     [removal] = await core.enqueue(tx, [removing.removal([prefix], snapshot_id=str(id))])
     await tx.execute(SQL["snapshot_deleting"], id, removal)
+    if row["status"] != "deleting":
+        await core.make(tx, [_event("deleted", id)], owner=row["owner"])
     await audit(tx, actor, "snapshot_deleted", f"snapshot:{id}", reason, {"name": row["name"]})
+    return True
 
 
 async def dropped(tx: Transaction, id: UUID) -> None:
@@ -307,15 +333,13 @@ async def dropped(tx: Transaction, id: UUID) -> None:
     await tx.execute(SQL["drop_snapshot"], id)
 
 
-async def expire(core: "Core", at_once: int = 100) -> int:
-    """Snapshots whose time is over; one that is being made waits for its end."""
-    gone = 0
-    for row in await core.db.fetch(SQL["expired_snapshots"], at_once):
-        # Refused: retried or deleted in this very moment. The next pass sees.
-        with contextlib.suppress(Refused):
-            await delete(core, row["id"], actor="paddock", reason="its ttl is over")
-            gone += 1
-    return gone
+async def expire(core: "Core", id: UUID) -> bool:
+    """Whether its end was accepted: it is looked at again under the lock, and may have gone or been given more time."""
+
+    async def write(tx: Transaction) -> bool:
+        return await _delete(core, tx, id, "paddock", "its ttl is over", expired=True)
+
+    return await core.db.repeated(write)
 
 
 async def _locked(tx: Transaction, id: UUID) -> tuple[Any, asyncpg.Record | None]:
@@ -335,7 +359,7 @@ def _deleting() -> Refused:
     return Refused("snapshot_deleting", "The snapshot is being deleted.")
 
 
-async def _made(core: "Core", id: UUID) -> Snapshot:
+async def _existing(core: "Core", id: UUID) -> Snapshot:
     found = await get(core.db, id)
     if found is None:
         raise Refused("not_found", "There is no such snapshot.", status=404)

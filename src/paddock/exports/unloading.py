@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from paddock.declared_arrow import arrow_of
+from paddock.declared_types import parse
 from paddock.engines.engine import Engine, Query, QueryRefused
 from paddock.exports import arrow_types
 from paddock.exports.facts import facts_of
 from paddock.exports.model import ExportPayload
-from paddock.exports.types import parse
-from paddock.exports.workshop import Workshop
+from paddock.exports.resources import ExportResources
 from paddock.exports.writing.output import Output
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Outcome, again
 from paddock.jobs.turn import Turn
-from paddock.storage.drafts import Draft, Part, Sealed, new_draft_id
+from paddock.storage.drafts import Draft, DraftFile, Sealed, new_draft_id
 from paddock.storage.footers import footer
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def can_unload(engine: Engine) -> "TrinoEngine | None":
 
 
 async def run(
-    turn: Turn[ExportPayload], workshop: Workshop, engine: Engine, query: Query
+    turn: Turn[ExportPayload], resources: ExportResources, engine: Engine, query: Query
 ) -> Outcome | tuple[Sealed, JsonObject] | None:
     """A poll that goes on, the sealed draft with its facts, or None: this one goes direct."""
     if turn.saved.get("mode") == "direct":
@@ -60,11 +61,11 @@ async def run(
         return None
     if turn.saved.get("handle") is None:
         async with within(turn.payload.max_duration_seconds):
-            why = await _begin(turn, workshop, trino, query)
+            why = await _begin(turn, resources, trino, query)
         if why is not None:
             await _go_direct(turn, why)
             return None
-    return await _poll(turn, workshop, trino, query)
+    return await _poll(turn, resources, trino, query)
 
 
 async def _go_direct(turn: Turn[ExportPayload], why: str) -> None:
@@ -78,16 +79,20 @@ def reason_of(turn: Turn[ExportPayload]) -> JsonObject:
     return {name: turn.saved[name] for name in ("direct_because",) if name in turn.saved}
 
 
-async def _begin(turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query) -> str | None:
+async def _begin(
+    turn: Turn[ExportPayload], resources: ExportResources, engine: "TrinoEngine", query: Query
+) -> str | None:
     """Why it must go direct, or None: the engine knows the query, and runs it once it is polled."""
     described = await engine.describe(query)
+    # Raises where they are not the declared ones: the engine would write any column under any name.
+    arrow_types.conformer(described.columns, turn.payload.columns)
     why = described.direct_only or _why_direct(turn.payload, [column.type for column in described.columns])
     location = engine.settings.unload_location
     if location is None:
         why = f"Engine '{engine.name}' has no unload_location."
     if why is not None:
         return why
-    draft = Draft(workshop.store, turn.payload.output, new_draft_id())
+    draft = Draft(resources.store, turn.payload.output, new_draft_id())
     state: JsonObject = {"draft": draft.id, "mode": "unload", "table": f"paddock_{draft.id}"}
     await turn.save(state, progress=False)
 
@@ -113,14 +118,14 @@ def _why_direct(payload: ExportPayload, found: list[pa.DataType]) -> str | None:
     if payload.max_rows is not None or payload.max_bytes is not None:
         return "The engine knows no limits of rows or bytes."
     if payload.columns is not None:
-        declared = [arrow_types.arrow_of(parse(column.type)) for column in payload.columns]
+        declared = [arrow_of(parse(column.type)) for column in payload.columns]
         if declared != found:
             return "The declared types are not the query's own."
     return None
 
 
 async def _poll(
-    turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query
+    turn: Turn[ExportPayload], resources: ExportResources, engine: "TrinoEngine", query: Query
 ) -> Outcome | tuple[Sealed, JsonObject] | None:
     from paddock.engines.trino.errors import QueryFailed
     from paddock.engines.trino.unloading import NO_FUNCTION, NOTHING_WRITTEN, Lost, Unloading
@@ -128,7 +133,7 @@ async def _poll(
     saved = turn.saved
     if "update_count" in saved:
         # Its table may be dropped already, which would look like a query that never was.
-        return await _seal(turn, workshop, engine, query, saved["update_count"])
+        return await _seal(turn, resources, engine, query, saved["update_count"])
     await _check_duration(turn, engine)
 
     async def moved(next_uri: str) -> None:
@@ -143,7 +148,7 @@ async def _poll(
             return None
         if problem.code != NOTHING_WRITTEN:
             raise
-        return await _seal(turn, workshop, engine, query, 0)
+        return await _seal(turn, resources, engine, query, 0)
     except QueryFailed:
         await turn.save(_not_begun(saved), progress=False)
         raise
@@ -164,7 +169,7 @@ async def _poll(
             code="unload_lost",
             hint="Paddock starts it again.",
         )
-    return await _seal(turn, workshop, engine, query, polled.update_count)
+    return await _seal(turn, resources, engine, query, polled.update_count)
 
 
 def _at(saved: JsonObject, next_uri: str) -> JsonObject:
@@ -210,24 +215,24 @@ def too_long(limit: int) -> PermanentRunnerError:
 
 
 async def _seal(
-    turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query, count: int
+    turn: Turn[ExportPayload], resources: ExportResources, engine: "TrinoEngine", query: Query, count: int
 ) -> tuple[Sealed, JsonObject]:
     """Every file's footer is read; together they hold what the engine counted, or nothing of it counts."""
     if "update_count" not in turn.saved:
         await turn.save({**turn.saved, "update_count": count})
     saved = turn.saved
     turn.report(phase="verifying", rows=count)
-    draft = Draft(workshop.store, turn.payload.output, saved["draft"])
-    found = [entry async for entry in workshop.store.list(f"{draft.prefix}/")]
+    draft = Draft(resources.store, turn.payload.output, saved["draft"])
+    found = [entry async for entry in resources.store.list(f"{draft.prefix}/")]
     schema: pa.Schema | None = None
     parts = []
     for entry in sorted(found, key=lambda entry: entry.key):
         name = entry.key.removeprefix(f"{draft.prefix}/")
         if name.startswith(("_", ".")):
             continue
-        read = await footer(workshop.store, entry.key, entry.size)
+        read = await footer(resources.store, entry.key, entry.size)
         schema = read.schema
-        parts.append(Part(name, read.rows, entry.size, None))
+        parts.append(DraftFile(name, read.rows, entry.size, None))
     rows = sum(part.rows for part in parts)
     if rows != count:
         raise PermanentRunnerError(
@@ -237,7 +242,7 @@ async def _seal(
         )
     if schema is None or not rows:
         # Written again by a turn that finds it: the manifest, once there, must say the same of it.
-        schema = await _write_empty(turn, workshop, engine, query, draft)
+        schema = await _write_empty(turn, resources, engine, query, draft)
     else:
         for part in parts:
             await draft.adopt(part)
@@ -247,11 +252,11 @@ async def _seal(
 
 
 async def _write_empty(
-    turn: Turn[ExportPayload], workshop: Workshop, engine: "TrinoEngine", query: Query, draft: Draft
+    turn: Turn[ExportPayload], resources: ExportResources, engine: "TrinoEngine", query: Query, draft: Draft
 ) -> pa.Schema:
     columns = (await engine.describe(query)).columns
     schema = arrow_types.conformer(columns, turn.payload.columns).schema
-    output = Output(draft, workshop.scratch, schema, "parquet", turn.payload.options)
+    output = Output(draft, resources.scratch, schema, "parquet", turn.payload.options)
     await output.close()
     return output.schema
 

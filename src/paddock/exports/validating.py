@@ -29,7 +29,7 @@ async def validate(
     role: str | None,
     within: float = WITHIN_SECONDS,
 ) -> JsonObject:
-    """Every node and edge with its mismatches, or with why it could not be described."""
+    """Every node and edge with its mismatches and warnings, or with why it could not be described."""
     checked = mapping.checked(definition)
     deadline = time.monotonic() + within
     places = asyncio.Semaphore(AT_ONCE)
@@ -44,7 +44,8 @@ async def validate(
         try:
             return {**shown, **_judged(checked, entity, _answer_of(job))}
         except Refused as refused:
-            return {**shown, "valid": False, "columns": [], "mismatches": [], "error": _error(refused)}
+            nothing: JsonObject = {"columns": [], "mismatches": [], "warnings": []}
+            return {**shown, "valid": False, **nothing, "error": _error(refused)}
 
     tasks = [asyncio.create_task(judge(entity)) for entity in mapping.entities(checked)]
     try:
@@ -78,11 +79,20 @@ def _answer_of(job: Job | None) -> JsonObject:
 
 
 def _judged(definition: Definition, entity: Entity, described: JsonObject) -> JsonObject:
-    mismatches = [
-        {"field": mapping.field_of_column(definition, entity.section, entity.name, one["position"]), **one}
-        for one in described.get("mismatches", [])
-    ]
-    return {"valid": not mismatches, "columns": described["columns"], "mismatches": mismatches, "error": None}
+    mismatches, warnings = (
+        [
+            {"field": mapping.field_of_column(definition, entity.section, entity.name, one["position"]), **one}
+            for one in described.get(name, [])
+        ]
+        for name in ("mismatches", "warnings")
+    )
+    return {
+        "valid": not mismatches,
+        "columns": described["columns"],
+        "mismatches": mismatches,
+        "warnings": warnings,
+        "error": None,
+    }
 
 
 def _error(refused: Refused) -> JsonObject:

@@ -13,6 +13,7 @@
 Every value is text: a label NO is the word, not a truth value, and 1.0 stays as it was typed.
 """
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ import yaml
 from paddock.jobs.model import JsonObject
 
 TOP = ("name", "description", "ttl", "nodes", "edges")
+# What stands first in an entry; the query is last.
+FIRST_OF = {"nodes": ("label", "primary_key"), "edges": ("type", "from_node", "to_node", "from_key", "to_key")}
 NOTHING = ("", "~", "null", "Null", "NULL")
 
 
@@ -54,11 +57,57 @@ def write(mapping: Mapping[str, Any]) -> str:
     """The file that says this mapping, as the API shows it; what it has beside a file's content is left out."""
     shown: JsonObject = {"name": mapping["name"]}
     shown |= {name: mapping[name] for name in ("description", "ttl") if mapping.get(name)}
-    shown["nodes"] = [_ordered(node, ("label", "primary_key")) for node in mapping["nodes"]]
-    if mapping.get("edges"):
-        ends = ("type", "from_node", "to_node", "from_key", "to_key")
-        shown["edges"] = [_ordered(edge, ends) for edge in mapping["edges"]]
-    return yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
+    for section in FIRST_OF:
+        if section == "nodes" or mapping.get(section):
+            shown[section] = [_ordered(entity, FIRST_OF[section]) for entity in mapping[section]]
+    return _dumped(shown)
+
+
+def add(text: str, section: str, entity: Mapping[str, Any]) -> str:
+    """The text with one more node or edge at the end of its list; nothing else of it is touched."""
+    before = read(text) if text.strip() else {}
+    listed = before.get(section) or []
+    if not isinstance(listed, list):
+        raise BadFile(f"`{section}` is a list.")
+    wanted = {**before, section: [*listed, _plain(entity)]}
+    item = _dumped([_ordered(entity, FIRST_OF[section])])
+    for found in (_after_the_last(text, section, item), f"{text.rstrip()}\n{section}:\n{_indented(item, 2)}".lstrip()):
+        if found is not None and _says(found, wanted):
+            return found
+    raise BadFile(f"Write `{section}:` as a list with one entry under the other; then one can be added.")
+
+
+def _after_the_last(text: str, section: str, item: str) -> str | None:
+    """None where there is no list that is written line by line."""
+    top = yaml.compose(text, Loader=yaml.BaseLoader) if text.strip() else None
+    values = top.value if isinstance(top, yaml.MappingNode) else []
+    listed = next((value for key, value in values if key.value == section), None)
+    if not isinstance(listed, yaml.SequenceNode) or listed.flow_style or not listed.value:
+        return None
+    lines = text.splitlines()
+    end = listed.end_mark.line + (1 if listed.end_mark.column > 0 else 0)
+    while not lines[end - 1].strip() or lines[end - 1].startswith("#"):  # what stands before the next list
+        end -= 1
+    return "\n".join([*lines[:end], _indented(item, listed.start_mark.column).rstrip("\n"), *lines[end:], ""])
+
+
+def _indented(text: str, by: int) -> str:
+    return textwrap.indent(text, " " * by)
+
+
+def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return read(text) == wanted
+    except BadFile:
+        return False
+
+
+def _plain(entity: Mapping[str, Any]) -> JsonObject:
+    return {name: value for name, value in entity.items() if value}
+
+
+def _dumped(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
 
 
 def _ordered(entity: Mapping[str, Any], first: tuple[str, ...]) -> JsonObject:

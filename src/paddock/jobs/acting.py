@@ -1,4 +1,5 @@
-"""What people do to jobs and kinds: cancel, retry, run now, pause, drain, quiet a worker. All of it is audited."""
+"""What people do to jobs and kinds: cancel, retry, run now, pause, drain, quiet a worker. All of it is audited: by one
+line each, or, with `audited=False`, by the one line of the action on many that it is part of."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
 SQL = statements("paddock.jobs.sql", "acting.sql")
+EVENTS = statements("paddock.jobs.sql", "events.sql")
 SESSIONS = statements("paddock.jobs.sql", "sessions.sql")
 
 
@@ -27,7 +29,18 @@ async def audit(
     await tx.execute(SQL["audit"], actor, action, subject, reason, orjson.dumps(details or {}).decode())
 
 
-async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str | None) -> Mapping[JobId, str]:
+async def audit_many(tx: Transaction, actor: str, action: str, ids: Sequence[JobId], reason: str | None) -> None:
+    """One line for what somebody did to several jobs at once."""
+    if len(ids) == 1:
+        await audit(tx, actor, action, f"job:{ids[0]}", reason)
+    elif ids:
+        details: JsonObject = {"done": len(ids), "jobs": [str(id) for id in ids]}
+        await audit(tx, actor, f"bulk_{action}", "jobs", reason, details)
+
+
+async def cancel(
+    core: "Core", ids: Sequence[JobId], *, actor: str, reason: str | None, audited: bool = True
+) -> Mapping[JobId, str]:
     """State and token change at once; a cleanup of what was ever claimed becomes due when its attempt has stopped.
 
     Answers for each id `cancelled`, `finished`, `unknown`, or `cleanup`: those are not cancelled, they end by themselves.
@@ -46,9 +59,10 @@ async def cancel(core: "Core", ids: Sequence[JobId], *, actor: str, reason: str 
             actor=actor,
             reason=clean_text(reason, 500) if reason else None,
         )
-        for row in rows:
-            await audit(tx, actor, "cancel", f"job:{row['id']}", reason)
-        return {JobId(row["id"]) for row in rows}
+        ended = [JobId(row["id"]) for row in rows]
+        if audited:
+            await audit_many(tx, actor, "cancel", ended, reason)
+        return set(ended)
 
     cancelled = await core.db.repeated(write)
     rest = [id for id in ids if id not in cancelled]
@@ -65,6 +79,7 @@ async def retry(
     actor: str,
     reason: str | None,
     public: bool = True,
+    audited: bool = True,
     idempotency: IdempotencyKey | None = None,
 ) -> Job:
     """A new job in the old one's place: history stays as it was."""
@@ -81,6 +96,13 @@ async def retry(
             raise Refused("not_found", "There is no such job.", status=404)
         if row["cleanup_of"] is not None:
             raise Refused("not_retriable", "A cleanup is retried by its own policy, not by hand.")
+        kind = core.kinds.get(row["kind"])
+        if kind is not None and kind.trigger is not None:
+            raise Refused(
+                "not_retriable",
+                f"'{row['kind']}' comes again by its schedule; by hand it is run where it is asked why.",
+                hint=f"`{kind.trigger.command}`, or {kind.trigger.page} in the dashboard.",
+            )
         again = await tx.fetchval(SQL["retried_by"], id)
         if again is not None:
             raise Refused("already_retried", f"The job was retried already, as {again}.", details={"retry": str(again)})
@@ -98,7 +120,10 @@ async def retry(
             traceparent=row["traceparent"],
         )
         [made] = await enqueueing.enqueue(core, tx, [job], public=public)
-        await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(made)})
+        if core.kinds[job.kind].hears:
+            await tx.execute(EVENTS["delivery_retried"], id, made)
+        if audited:
+            await audit(tx, actor, "retry", f"job:{id}", reason, {"retry": str(made)})
         await enqueueing.remember(tx, idempotency, [made])
         return made
 
@@ -106,13 +131,14 @@ async def retry(
     return job
 
 
-async def run_now(core: "Core", id: JobId, *, actor: str) -> Job:
+async def run_now(core: "Core", id: JobId, *, actor: str, audited: bool = True) -> Job:
     async with core.db.transaction() as tx:
         row = await tx.fetchrow(SQL["run_now"], id)
         if row is not None:
             core.tell(tx, [row])
             await tx.execute(SQL["note_timeline"], id, "run_now", None, None, actor, None)
-            await audit(tx, actor, "run_now", f"job:{id}")
+            if audited:
+                await audit(tx, actor, "run_now", f"job:{id}")
     job = await reading.job(core.db, id)
     if job is None:
         raise Refused("not_found", "There is no such job.", status=404)

@@ -15,7 +15,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from paddock.capability import grants
+from paddock.db.pool import Transaction
 from paddock.jobs import reading
+from paddock.jobs.acting import audit
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Draining, Refused
 from paddock.jobs.filtering import Filter
@@ -35,26 +38,19 @@ Action = Literal["cancel", "retry"]
 
 
 class Rights(BaseModel):
-    """What the asker may do, for as long as the job takes."""
+    """What the asker may do, for as long as the job takes: a field for each grant that a token may hold, `engines` and the
+    like, with the names that they may retry under, and with; null, or no such field: any."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[str] | None]  # type: ignore[mutable-override]  # pydantic's way to type them
 
-    # Those they may retry under, and with; None: any.
-    engine_roles: list[str] | None
-    engines: list[str] | None = None
-    destinations: list[str] | None = None
-    databases: list[str] | None = None
     # Whose parts they may not touch singly, see `Kind.part_of`.
     no_parts_of: list[str] = []
 
     @property
     def granted(self) -> dict[str, list[str] | None]:
-        return {
-            "engine role": self.engine_roles,
-            "engine": self.engines,
-            "destination": self.destinations,
-            "database": self.databases,
-        }
+        """By the word that `Kind.uses` has for one of them."""
+        return {grant.what: self.__pydantic_extra__.get(grant.name) for grant in grants()}
 
     def include(self, other: "Rights") -> bool:
         for what, names in self.granted.items():
@@ -170,7 +166,7 @@ async def _cancel(core: Core, asked: BulkPayload, targets: list[JobId], progress
     free = [job for job in targets if job not in barred]
     if not free:
         return
-    verdicts = await core.cancel(free, actor=asked.actor, reason=asked.reason)
+    verdicts = await core.cancel(free, actor=asked.actor, reason=asked.reason, audited=False)
     cancelled = sum(verdict == "cancelled" for verdict in verdicts.values())
     progress.done += cancelled
     progress.skipped += len(free) - cancelled
@@ -183,7 +179,7 @@ async def _retry(core: Core, asked: BulkPayload, targets: list[JobId], progress:
             progress.refuse(barred[job])
             continue
         try:
-            await core.retry(job, actor=asked.actor, reason=asked.reason)
+            await core.retry(job, actor=asked.actor, reason=asked.reason, audited=False)
             progress.done += 1
         except Draining:
             # Nothing of this chunk is saved: after the drain it is done again, and what was retried is skipped.
@@ -229,9 +225,22 @@ def _uses(core: Core, job: Job) -> Sequence[tuple[str, str]]:
     return found
 
 
+async def _ended(tx: Transaction, job: Job) -> None:
+    """The one line of the audit log for all that it did; one that did not end well has done what it saved."""
+    try:
+        asked = BulkPayload.model_validate(job.payload)
+    except ValidationError:
+        return  # it ran nothing
+    did = job.result if job.status == "completed" else job.saved
+    counts = Progress.model_validate(did or {}).model_dump(include={"matched", "done", "skipped", "refused"})
+    details: JsonObject = {"status": job.status, **counts, "filter": asked.filter}
+    await audit(tx, asked.actor, f"bulk_{asked.action}", f"job:{job.id}", asked.reason, details)
+
+
 BULK = Kind(
     name="bulk",
     payload=BulkPayload,
     handler=run_bulk,
     internal=True,
+    on_end=_ended,
 )

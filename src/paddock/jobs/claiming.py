@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -20,7 +21,9 @@ from paddock.db.pool import DEADLOCKS, statements
 from paddock.jobs import wire
 from paddock.jobs.cursors import Cursors, Pair
 from paddock.jobs.handing_out import handed_out
+from paddock.jobs.kinds import Shares
 from paddock.jobs.link import SessionUnknown
+from paddock.jobs.model import NORMAL
 from paddock.jobs.waiters import Waiter, Waiters
 from paddock.jobs.wakeups import Wake
 
@@ -69,11 +72,11 @@ class Claims:
         waited = False
         try:
             while True:
-                wakes, everything = waiter.heed()
+                wakes, everything = waiter.take_wakes()
                 # Of the other kinds nothing has become due since it last looked.
                 sought = kinds if everything else [kind for kind in kinds if any(kind == woken for woken, _ in wakes)]
                 try:
-                    claimed = await self._look(message, sought, worker, waited)
+                    claimed = await self._look(message, sought, allowed, worker, waited)
                 except BaseException:
                     waiter.wakes |= wakes
                     raise
@@ -87,10 +90,12 @@ class Claims:
         finally:
             self.waiters.leave(waiter)
 
-    async def _look(self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, waited: bool) -> wire.Claimed:
+    async def _look(
+        self, message: wire.Claim, kinds: Sequence[str], allowed: Collection[str], worker: _Worker, waited: bool
+    ) -> wire.Claimed:
         if message.only:
-            return await self._take_only(message, kinds, worker)
-        return wire.Claimed(jobs=await self._take(message, kinds, worker, waited))
+            return await self._take_only(message, kinds, allowed, worker)
+        return wire.Claimed(jobs=await self._take(message, kinds, allowed, worker, waited))
 
     def wake(self, wakes: Iterable[Wake]) -> None:
         """Lowers the cursors to what became due and wakes as many waiters as there are jobs."""
@@ -149,7 +154,7 @@ class Claims:
                 await waiter.woken.wait()
 
     async def _take(
-        self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, waited: bool
+        self, message: wire.Claim, kinds: Sequence[str], allowed: Collection[str], worker: _Worker, waited: bool
     ) -> list[wire.ClaimedJob]:
         limit = _bounded(message.limit)
         submitted = None if message.submitted_limit is None else _bounded(message.submitted_limit)
@@ -157,22 +162,70 @@ class Claims:
             return []
         rows = await self._run(message, kinds, worker, limit, submitted) if limit or submitted else ()
         if not rows:
-            # Only at first: what comes while it waits, it takes itself. Without room too: a worker that stops asks so for
-            # what an answer it did not wait for may have brought.
-            return [] if waited else await self._taken_before(message)
+            # While it waits too: the same claim may have come a second time and been faster. And without room: a worker
+            # that stops asks so for what an answer it did not wait for may have brought.
+            return await self._taken_before(message, allowed)
         worker.claims += 1
         self._core.count_claimed(rows)
         if waited:
             self._core.measure_wakeups(rows)
         return await handed_out(self._core, rows)
 
-    async def _taken_before(self, message: wire.Claim) -> list[wire.ClaimedJob]:
-        rows = await self._core.db.fetch(SQL["claimed_before"], message.session, message.claim_id)
+    async def _taken_before(self, message: wire.Claim, allowed: Collection[str]) -> list[wire.ClaimedJob]:
+        """A session and a claim are anybody's who names them: what another token took is not handed out to this one."""
+        taken = await self._core.db.fetch(SQL["claimed_before"], message.session, message.claim_id)
+        rows = [row for row in taken if row["kind"] in allowed]
         return await handed_out(self._core, sorted(rows, key=ORDER)) if rows else []
 
     async def _run(
         self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, limit: int, submitted: int | None
     ) -> Sequence[asyncpg.Record]:
+        shared = [kind for kind in kinds if self._shares(kind) is not None]
+        if not shared:
+            return await self._run_plain(message, kinds, worker, limit, submitted)
+        plain = [kind for kind in kinds if kind not in shared]
+        runs = [
+            partial(self._run_shared, message, shared, worker, limit),
+            partial(self._run_plain, message, plain, worker, limit, submitted),
+        ]
+        # By turns, so that neither keeps the other waiting.
+        for run in runs if worker.claims % 2 == 0 else reversed(runs):
+            if rows := await run():
+                return rows
+        return ()
+
+    async def _run_shared(
+        self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, limit: int
+    ) -> Sequence[asyncpg.Record]:
+        if not limit:
+            return ()
+        shares = [shares for kind in kinds if (shares := self._shares(kind)) is not None]
+        rows = await self._claimed_rows(
+            "claim_shared",
+            message.session,
+            message.claim_id,
+            list(kinds),
+            [_most(message, kind, NORMAL) for kind in kinds],
+            [share.of_owner for share in shares],
+            [share.of_key for share in shares],
+            secrets.token_hex(16),
+            limit,
+            worker.name,
+        )
+        if len(rows) >= limit:
+            for pair in {(row["kind"], row["lane"]) for row in rows}:
+                self.waiters.rouse(pair, 1)
+        return rows
+
+    def _shares(self, kind: str) -> Shares | None:
+        known = self._core.kinds.get(kind)
+        return None if known is None else known.shares
+
+    async def _run_plain(
+        self, message: wire.Claim, kinds: Sequence[str], worker: _Worker, limit: int, submitted: int | None
+    ) -> Sequence[asyncpg.Record]:
+        if not kinds:
+            return ()
         pairs = [(kind, lane) for kind in kinds for lane in LANES]
         arguments = (
             message.session,
@@ -188,7 +241,7 @@ class Claims:
             secrets.token_hex(16),
         )
         with self.cursors.flight() as flight:
-            rows = await self._one_of_a_serial_kind("claim_jobs", *arguments)
+            rows = await self._claimed_rows("claim_jobs", *arguments)
         oldest = {(row["kind"], row["lane"]): row["due_at"] for row in reversed(rows)}
         self.cursors.advance(oldest, flight)
         if len(rows) >= limit:
@@ -196,16 +249,19 @@ class Claims:
                 self.waiters.rouse(pair, 1)
         return rows
 
-    async def _one_of_a_serial_kind(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
-        """Two claims of a serial kind at once: the loser violates jobs_serial, or with two such kinds they lock each
-        other out, and looks again. Then it sees the winner's."""
+    async def _claimed_rows(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
+        """What a claim took. Two claims of a serial kind at once: the loser violates jobs_serial, or with two such kinds
+        they lock each other out, and looks again. Then it sees the winner's. So does a claim that a pull-back of the
+        clock locks out."""
         for _ in range(3):
             with contextlib.suppress(asyncpg.UniqueViolationError, *DEADLOCKS):
                 return sorted(await self._core.db.fetch(SQL[name], *arguments), key=ORDER)
         return []
 
-    async def _take_only(self, message: wire.Claim, kinds: Sequence[str], worker: _Worker) -> wire.Claimed:
-        rows = await self._one_of_a_serial_kind(
+    async def _take_only(
+        self, message: wire.Claim, kinds: Sequence[str], allowed: Collection[str], worker: _Worker
+    ) -> wire.Claimed:
+        rows = await self._claimed_rows(
             "claim_only",
             message.session,
             message.claim_id,
@@ -215,7 +271,7 @@ class Claims:
             worker.name,
             secrets.token_hex(16),
         )
-        jobs = await handed_out(self._core, rows) if rows else await self._taken_before(message)
+        jobs = await handed_out(self._core, rows) if rows else await self._taken_before(message, allowed)
         related = bool(jobs) or bool(await self._core.db.fetchval(SQL["any_related"], message.only))
         return wire.Claimed(jobs=jobs, open=related)
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from functools import partial
+from typing import TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -17,6 +18,7 @@ from paddock.db.pool import Database, Transaction, open_database, statements
 from paddock.jobs import (
     acting,
     enqueueing,
+    events,
     finishing,
     grouping,
     logs,
@@ -32,15 +34,19 @@ from paddock.jobs.beating import Beats
 from paddock.jobs.changes import Changes
 from paddock.jobs.claiming import Claims
 from paddock.jobs.enqueueing import IdempotencyKey, Submitted
+from paddock.jobs.events import OwnedEvent
+from paddock.jobs.fencing import verdict_on
 from paddock.jobs.kinds import Kind, Kinds
-from paddock.jobs.link import Link
-from paddock.jobs.model import Job, JobId, NewJob, SessionId, Verdict
+from paddock.jobs.link import Link, SessionUnknown
+from paddock.jobs.model import Job, JobId, NewEvent, NewJob, SessionId, Verdict
+from paddock.jobs.reach import JobKinds, SessionKinds
 from paddock.jobs.wakeups import Listener, Message, Notifier, Wake
 from paddock.stopping import end
 
 ACTING = statements("paddock.jobs.sql", "acting.sql")
 # Lowers no cursor.
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
+Write = TypeVar("Write", wire.SaveItem, wire.FinishItem, wire.ReleaseItem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,8 @@ class Core:
         self.claims = Claims(self)
         self.beats = Beats(db, self.settings.lease, self.settings.claim_grace)
         self.notifier = Notifier(db)
+        self.job_kinds = JobKinds(db, kinds)
+        self.session_kinds = SessionKinds(db, kinds)
         self._known_names: dict[tuple[bool, int], frozenset[str]] = {}
 
     # What people and programs ask for.
@@ -84,11 +92,19 @@ class Core:
     async def enqueue(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[JobId]:
         return await enqueueing.enqueue(self, tx, jobs)
 
+    async def make(self, tx: Transaction, made: Sequence[NewJob | NewEvent] | None, *, owner: str) -> None:
+        """The jobs and events that a kind's hook returned; the events are the owner's."""
+        found = [OwnedEvent(each, owner) for each in made or () if isinstance(each, NewEvent)]
+        await events.emit(self, tx, found)
+        await enqueueing.enqueue(self, tx, [each for each in made or () if isinstance(each, NewJob)])
+
     async def job(self, id: JobId) -> Job | None:
         return await reading.job(self.db, id)
 
-    async def cancel(self, ids: Sequence[JobId], *, actor: str, reason: str | None = None) -> Mapping[JobId, str]:
-        return await acting.cancel(self, ids, actor=actor, reason=reason)
+    async def cancel(
+        self, ids: Sequence[JobId], *, actor: str, reason: str | None = None, audited: bool = True
+    ) -> Mapping[JobId, str]:
+        return await acting.cancel(self, ids, actor=actor, reason=reason, audited=audited)
 
     async def retry(
         self,
@@ -97,12 +113,15 @@ class Core:
         actor: str,
         reason: str | None = None,
         public: bool = True,
+        audited: bool = True,
         idempotency: IdempotencyKey | None = None,
     ) -> Job:
-        return await acting.retry(self, id, actor=actor, reason=reason, public=public, idempotency=idempotency)
+        return await acting.retry(
+            self, id, actor=actor, reason=reason, public=public, audited=audited, idempotency=idempotency
+        )
 
-    async def run_now(self, id: JobId, *, actor: str) -> Job:
-        return await acting.run_now(self, id, actor=actor)
+    async def run_now(self, id: JobId, *, actor: str, audited: bool = True) -> Job:
+        return await acting.run_now(self, id, actor=actor, audited=audited)
 
     async def pause(self, kind: str, *, actor: str, reason: str | None = None) -> None:
         await acting.pause(self, kind, True, actor=actor, reason=reason)
@@ -116,8 +135,9 @@ class Core:
     async def quiet(self, session: SessionId, *, actor: str, quiet: bool = True) -> bool:
         return await acting.quiet(self, session, actor=actor, quiet=quiet)
 
-    async def finish_group_hooks(self) -> int:
-        return await grouping.repeat_hooks(self)
+    async def finish_group_hooks(self, kind: str | None = None) -> int:
+        """Of groups that ended and were not settled; of one kind, or of all. How many succeeded now."""
+        return await grouping.repeat_hooks(self, kind)
 
     # The passes every replica makes, each a function of one tick.
 
@@ -134,9 +154,9 @@ class Core:
     # Workers.
 
     def link(self, *, kinds: Collection[str] | None = None, internal: bool = False) -> "DirectLink":
-        """The direct line. `kinds` are what the caller's token may claim; internal kinds only for the worker inside."""
+        """The direct line. `kinds` are those of the caller's token; internal kinds only for the worker inside."""
         allowed = self._names(internal)
-        return DirectLink(self, allowed if kinds is None else allowed & frozenset(kinds))
+        return DirectLink(self, allowed if kinds is None else allowed & frozenset(kinds), kinds, inside=internal)
 
     def _names(self, internal: bool) -> frozenset[str]:
         """Of the kinds inside, or of the others. Asked for with every call of a worker; a kind may be added at any time."""
@@ -163,12 +183,12 @@ class Core:
         wakes = [*counts.values(), *self._freed(kind for kind, _ in counts)]
         ids = [JobId(row["id"]) for row in rows]
 
-        def told() -> None:
+        def tell() -> None:
             self.claims.wake(wakes)
             self.notifier.wake(wakes)
             self.changed(ids)
 
-        tx.after_commit.append(told)
+        tx.after_commit.append(tell)
 
     def tell_ends(self, tx: Transaction, rows: Sequence[asyncpg.Record]) -> None:
         """After the commit: wakes workers for cleanups, tells holders that their attempt is over, and watchers."""
@@ -186,7 +206,7 @@ class Core:
                 lost[row["session_id"]].append(row["attempt_id"])
         ids = [JobId(row["id"]) for row in rows]
 
-        def told() -> None:
+        def tell() -> None:
             if wakes:
                 self.claims.wake(wakes)
                 self.notifier.wake(wakes)
@@ -195,7 +215,7 @@ class Core:
                 self.notifier.cancelled(lost)
             self.changed(ids)
 
-        tx.after_commit.append(told)
+        tx.after_commit.append(tell)
 
     def tell_completed(self, tx: Transaction, rows: Sequence[asyncpg.Record]) -> None:
         """After the commit: the same for rows of complete_jobs, which leave no cleanup and are nobody's loss."""
@@ -203,7 +223,7 @@ class Core:
         kinds = Tally(row["kind"] for row in rows)
         wakes = self._freed(kinds)
 
-        def told() -> None:
+        def tell() -> None:
             if wakes:
                 self.claims.wake(wakes)
                 self.notifier.wake(wakes)
@@ -211,12 +231,17 @@ class Core:
             for kind, n in kinds.items():
                 self.metrics.finishes(kind, "done").inc(n)
 
-        tx.after_commit.append(told)
+        tx.after_commit.append(tell)
 
     def _freed(self, kinds: Iterable[str]) -> list[Wake]:
-        """Whatever one of a serial kind ended or gave up its turn for, another that was due all along may go now."""
-        serial = {name for name in kinds if (kind := self.kinds.get(name)) is not None and kind.serial}
-        return [Wake(name, lane, FAR, 0.0) for name in serial for lane in (0, 1)]
+        """Whatever one of a serial kind, or of one with shares, ended or gave up its turn for, another that was due all
+        along may go now."""
+        bounded = {
+            name
+            for name in kinds
+            if (kind := self.kinds.get(name)) is not None and (kind.serial or kind.shares is not None)
+        }
+        return [Wake(name, lane, FAR, 0.0) for name in bounded for lane in (0, 1)]
 
     def changed(self, ids: Iterable[JobId] | Iterable[UUID]) -> None:
         known = cast("list[JobId]", list(ids))
@@ -268,11 +293,15 @@ class Core:
         counted = [(type,) for type in types]
         tx.after_commit.append(lambda: metrics_module.count_all(self.metrics.events, counted))
 
-    def count_rescued(self, reason: str, n: int) -> None:
-        if n:
-            self.metrics.rescued(reason).inc(n)
+    def count_rescued(self, reason: str, kinds: Iterable[str]) -> None:
+        """`kinds` has the kind of each job."""
+        named = list(kinds)
+        metrics_module.count_all(self.metrics.rescued, ((kind, reason) for kind in named))
+        for name in named:
+            if (kind := self.kinds.get(name)) is not None and kind.on_rescued is not None:
+                kind.on_rescued(reason)
 
-    def judged(self, operation: str, verdicts: list[wire.Verdict]) -> list[wire.Verdict]:
+    def judged(self, operation: str, verdicts: list[wire.ItemVerdict]) -> list[wire.ItemVerdict]:
         metrics_module.count_all(self.metrics.verdicts, ((operation, verdict.verdict) for verdict in verdicts))
         return verdicts
 
@@ -280,30 +309,71 @@ class Core:
 class DirectLink(Link):
     """The same line as over HTTP, without it: for the worker inside `serve`, and behind the internal routes."""
 
-    def __init__(self, core: Core, allowed: Collection[str]) -> None:
+    def __init__(
+        self, core: Core, allowed: Collection[str], token_kinds: Collection[str] | None = None, *, inside: bool
+    ) -> None:
         self._core = core
+        # What it may claim: of its token's kinds those that this process knows. What it claimed elsewhere it may end here.
         self._allowed = allowed
+        self._token_kinds = token_kinds
+        self._inside = inside
 
     async def register(self, message: wire.Register) -> wire.Registered:
         return await sessions.register(self._core, message, self._allowed)
 
     async def claim(self, message: wire.Claim) -> wire.Claimed:
+        await self._check_session(message.session)
         return await self._core.claims.claim(message, self._allowed)
 
     async def beat(self, session: UUID, message: wire.Beat) -> wire.Verdicts:
+        await self._check_session(session)
+        barred = await self._barred([item for item in message.holding if item.report is not None])
+        for item in message.holding:
+            if item.id.int in barred:
+                item.report = None
         return await sessions.beat(self._core, session, message)
 
     async def save(self, message: wire.Save) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await saving.save(self._core, message.items))
+        return await self._written(message.items, partial(saving.save, self._core))
 
     async def finish(self, message: wire.Finish) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await finishing.finish(self._core, message.items))
+        finish = partial(finishing.finish, self._core, declared_only=not self._inside)
+        return await self._written(message.items, finish)
 
     async def release(self, message: wire.Release) -> wire.Verdicts:
-        return wire.Verdicts(verdicts=await releasing.release(self._core, message.items))
+        return await self._written(message.items, partial(releasing.release, self._core))
 
     async def logs(self, message: wire.Logs) -> None:
-        await logs.append(self._core.db, message.items)
+        barred = await self._barred(message.items)
+        await logs.append(self._core.db, [item for item in message.items if item.id.int not in barred])
+
+    def may_know(self, kind: str) -> bool:
+        """Whether a job of this kind is anything to this token."""
+        return self._token_kinds is None or kind in self._token_kinds
+
+    async def _written(
+        self, items: Sequence[Write], write: Callable[[Sequence[Write]], Awaitable[list[wire.ItemVerdict]]]
+    ) -> wire.Verdicts:
+        """A verdict for each, in their order. For this token there are no jobs but those it reaches."""
+        barred = await self._barred(items)
+        if not barred:
+            return wire.Verdicts(verdicts=await write(items))
+        verdicts = iter(await write([item for item in items if item.id.int not in barred]))
+        return wire.Verdicts(
+            verdicts=[verdict_on(item, Verdict.UNKNOWN) if item.id.int in barred else next(verdicts) for item in items]
+        )
+
+    async def _barred(
+        self, items: Iterable[wire.Held | wire.SaveItem | wire.FinishItem | wire.ReleaseItem | wire.LogItem]
+    ) -> set[int]:
+        if self._inside:
+            return set()
+        return await self._core.job_kinds.out_of_reach([item.id for item in items], self._token_kinds)
+
+    async def _check_session(self, session: UUID) -> None:
+        """Another token's session is none to this one. A worker whose token was exchanged for a narrower one registers anew."""
+        if not self._inside and not await self._core.session_kinds.within_reach(session, self._token_kinds):
+            raise SessionUnknown(str(session))
 
     async def close(self) -> None:
         """Nothing of its own to close."""
@@ -328,7 +398,7 @@ async def declare_kinds(db: Database, kinds: Iterable[Kind]) -> None:
         [kind.internal for kind in known],
         [kind.housekeeping for kind in known],
         [kind.cleanup is not None for kind in known],
-        [kind.on_end is not None for kind in known],
+        [kind.on_end is not None or kind.on_cleanup_end is not None for kind in known],
         [None if kind.submit is None else ",".join(sorted(kind.submit)) for kind in known],
     ]
     await db.execute(ACTING["declare_kinds"], *columns)

@@ -8,16 +8,17 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from paddock.db.pool import DEADLOCKS, Transaction, column
-from paddock.jobs import enqueueing, events, grouping, reading, scanning
+from paddock.db.pool import DEADLOCKS, Transaction, column, statements
+from paddock.jobs import events, grouping, reading, scanning
 from paddock.jobs.errors import Refused
 from paddock.jobs.fencing import SQL
-from paddock.jobs.model import MAX_ERROR_MESSAGE, NewEvent, NewJob
+from paddock.jobs.model import MAX_ERROR_MESSAGE
 from paddock.jobs.values import clean_text
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
+SCHEDULES = statements("paddock.jobs.sql", "schedules.sql")
 log = structlog.get_logger()
 
 
@@ -76,10 +77,15 @@ async def end(
         reason,
         own,
     )
-    await _run_end_hooks(core, tx, [row for row in rows if row["has_end_hook"] and row["cleanup_of"] is None])
+    await _run_end_hooks(core, tx, [row for row in rows if row["has_end_hook"]])
     if any(row["group_id"] is not None for row in rows):
         await grouping.subtract(core, tx, rows)
-    if rows and rows[0]["heard"]:
+    runs = [row for row in rows if row["end_status"] == "failed" and row["schedule"] and not row["cleanup_of"]]
+    if runs:
+        await tx.execute(
+            SCHEDULES["due_after_failures"], [run["schedule"] for run in runs], [run["id"] for run in runs]
+        )
+    if rows and (rows[0]["heard"] or events.ends_are_heard(core)):
         await events.emit_ends(core, tx, rows)
     core.tell_ends(tx, rows)
     return rows
@@ -89,14 +95,18 @@ async def _run_end_hooks(core: "Core", tx: Transaction, rows: Sequence[asyncpg.R
     """A hook may refuse *done* by raising: outputs become real in this transaction or not at all. Any other end stands."""
     for row in rows:
         kind = core.kinds.get(row["kind"])
-        if kind is None or kind.on_end is None:
+        if kind is None and row["end_status"] == "completed":
+            # Its package is broken here, or this replica is of another version: without its hook what the job made
+            # would never become real.
+            message = f"The end of kind '{row['kind']}' cannot be carried out here at the moment."
+            raise ItemFailed("transient", "unknown_kind", message)
+        hook = None if kind is None else kind.on_end if row["cleanup_of"] is None else kind.on_cleanup_end
+        if hook is None:
             continue
         job = reading.job_of((await tx.fetch(scanning.jobs_by_id(), [row["id"]]))[0])
         try:
             async with tx.savepoint():
-                made = await kind.on_end(tx, job) or ()
-                await events.emit(core, tx, [events.OwnedEvent(e, job.owner) for e in made if isinstance(e, NewEvent)])
-                await enqueueing.enqueue(core, tx, [new for new in made if isinstance(new, NewJob)])
+                await core.make(tx, await hook(tx, job), owner=job.owner)
         except DEADLOCKS:
             raise
         except Refused as refused:

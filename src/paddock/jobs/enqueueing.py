@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from paddock.db.pool import Database, Transaction, column, statements
+from paddock.field_errors import field_errors
 from paddock.jobs import grouping, reading
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.kinds import Kind
@@ -26,13 +27,15 @@ SQL = statements("paddock.jobs.sql", "enqueueing.sql")
 MAX_BATCH = 1_000
 MAX_LOCK_KEY = 500
 PRIORITIES = range(1, 5)
+# Of a job, or of what a job is made for: both are UUIDs, and a key remembers either.
+Id = TypeVar("Id", bound=UUID)
 
 
 class InvalidPayload(Refused):
     status = 422
 
     def __init__(self, kind: str, fields: Sequence[dict[str, str]], index: int) -> None:
-        listed = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:5])
+        listed = " ".join(f"{field['field']}: {field['message']}" for field in fields[:20])
         super().__init__(
             "invalid_payload",
             f"The payload does not fit kind '{kind}': {listed}",
@@ -63,6 +66,7 @@ class _Ready:
     payload: str
     tags: str | None
     lock_key: str | None
+    share_key: str | None
 
 
 async def submit(
@@ -110,7 +114,7 @@ async def _submit_one(core: "Core", job: NewJob, public: bool, key: IdempotencyK
         return None
     # A worker that waits for it asks the database first, and this answer is built while that one works.
     await asyncio.sleep(0)
-    return _made(job, ready[0], rows[0])
+    return _job_from_row(job, ready[0], rows[0])
 
 
 async def enqueue(core: "Core", tx: Transaction, jobs: Sequence[NewJob], *, public: bool = False) -> list[JobId]:
@@ -132,8 +136,9 @@ async def _insert(
     core: "Core", tx: Transaction, ready: Sequence[_Ready], public: bool, key: IdempotencyKey | None
 ) -> list[asyncpg.Record]:
     kept = (None, None, None, None) if key is None else (key.owner, key.route, key.key, key.body_hash)
+    shares = column(item.share_key for item in ready)
     try:
-        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16), *kept)
+        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16), *kept, shares)
     except asyncpg.CharacterNotInRepertoireError:
         raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
     core.tell(tx, rows)
@@ -141,7 +146,7 @@ async def _insert(
     return rows
 
 
-def _made(job: NewJob, ready: _Ready, row: asyncpg.Record) -> Job:
+def _job_from_row(job: NewJob, ready: _Ready, row: asyncpg.Record) -> Job:
     """As it stands in the database, without reading it there."""
     return Job(
         id=row["id"],
@@ -161,16 +166,20 @@ def _made(job: NewJob, ready: _Ready, row: asyncpg.Record) -> Job:
     )
 
 
+def unknown_kind(name: str, index: int) -> Refused:
+    return Refused(
+        "unknown_kind",
+        f"There is no kind '{name[:100]}'.",
+        hint="GET /api/kinds lists them; a package adds kinds through the entry-point group paddock.kinds.",
+        status=422,
+        details={"index": index},
+    )
+
+
 def _checked(core: "Core", job: NewJob, index: int) -> _Ready:
     kind = core.kinds.get(job.kind)
     if kind is None:
-        raise Refused(
-            "unknown_kind",
-            f"There is no kind '{job.kind[:100]}'.",
-            hint="GET /api/kinds lists them; a package adds kinds through the entry-point group paddock.kinds.",
-            status=422,
-            details={"index": index},
-        )
+        raise unknown_kind(job.kind, index)
     model = _validated(kind, job, index)
     if len(job.tags) > MAX_TAGS or any(not tag or len(tag) > MAX_TAG_LENGTH or "\0" in tag for tag in job.tags):
         raise Refused("invalid_tags", f"At most {MAX_TAGS} tags of 1 to {MAX_TAG_LENGTH} characters each.", status=422)
@@ -181,20 +190,20 @@ def _checked(core: "Core", job: NewJob, index: int) -> _Ready:
         raise InvalidPayload(kind.name, [{"field": "payload", "message": str(problem)}], index) from None
     if job.priority not in PRIORITIES:
         raise Refused("invalid_priority", "A priority is 1 (urgent) to 4 (low).", status=422, details={"index": index})
-    return _Ready(job, kind, payload or "{}", tags, _lock_key(kind, model, index))
+    lock_key = None if kind.lock_key is None else _key(kind, kind.lock_key, "lock", model, index)
+    share_key = None if kind.shares is None else _key(kind, kind.shares.key, "share", model, index)
+    return _Ready(job, kind, payload or "{}", tags, lock_key, share_key)
 
 
-def _lock_key(kind: Kind, model: BaseModel, index: int) -> str | None:
+def _key(kind: Kind, make: Callable[[Any], str | None], what: str, model: BaseModel, index: int) -> str | None:
     """Whatever is wrong with it is wrong with this one job: as a follow-up it must not hold up others' finishes."""
-    if kind.lock_key is None:
-        return None
     try:
-        key = kind.lock_key(model)
+        key = make(model)
     except Exception as problem:
-        message = f"No lock can be made of it: {type(problem).__name__}."
+        message = f"No {what} can be made of it: {type(problem).__name__}."
         raise InvalidPayload(kind.name, [{"field": "payload", "message": message}], index) from problem
     if key is not None and key != clean_text(key, MAX_LOCK_KEY):
-        message = f"Its lock is not text of at most {MAX_LOCK_KEY} characters."
+        message = f"Its {what} is not text of at most {MAX_LOCK_KEY} characters."
         raise InvalidPayload(kind.name, [{"field": "payload", "message": message}], index)
     return key
 
@@ -204,8 +213,7 @@ def _validated(kind: Kind, job: NewJob, index: int) -> BaseModel:
         return kind.payload.model_validate(job.payload)
     except ValidationError as problem:
         fields = [
-            {"field": ".".join(["payload", *map(str, error["loc"])]), "message": error["msg"]}
-            for error in problem.errors(include_url=False, include_input=False, include_context=False)
+            {"field": ".".join(["payload", *found.path]), "message": found.sentence} for found in field_errors(problem)
         ]
         raise InvalidPayload(kind.name, fields, index) from None
 
@@ -259,6 +267,21 @@ async def earlier(tx: Transaction, key: IdempotencyKey | None) -> list[JobId] | 
     if await tx.fetchval(SQL["keep_idempotency_key"], key.owner, key.route, key.key, key.body_hash):
         return None
     return jobs_of_key(await tx.fetchrow(SQL["read_idempotency_key"], key.owner, key.route, key.key), key)
+
+
+async def once(core: "Core", key: IdempotencyKey | None, make: Callable[[Transaction], Awaitable[Id]]) -> Id:
+    """The id of what `make` makes in one transaction, or of what this key made before. A transaction that met a deadlock
+    is made again, and `make` with it."""
+
+    async def write(tx: Transaction) -> Id:
+        before = await earlier(tx, key)
+        if before is not None:
+            return cast("Id", before[0])
+        id = await make(tx)
+        await remember(tx, key, [JobId(id)])
+        return id
+
+    return await core.db.repeated(write)
 
 
 async def is_known(db: Database, key: IdempotencyKey | None) -> bool:

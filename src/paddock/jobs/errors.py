@@ -5,13 +5,15 @@ Drivers translate once, at their edge; here stands only what the translation may
 
 from datetime import timedelta
 
-from paddock.jobs.model import Budget, JobId
+from paddock.jobs.model import Budget, JobId, JsonObject
 
 
 class InfrastructureError(Exception):
-    """Something outside the job failed. `code` is stable, the message is a sentence, `hint` says what to do."""
+    """Something outside the job failed. `code` is stable, the message is a sentence, `hint` says what to do, and `evidence` is
+    what the adapter knows besides, for whoever keeps it."""
 
     code = "infrastructure_error"
+    evidence: JsonObject | None = None
 
     def __init__(self, message: str, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -45,6 +47,16 @@ class PermanentRunnerError(InfrastructureError):
     code = "permanent_error"
 
 
+class UserMistake(PermanentRunnerError):
+    """What was asked for cannot be done as it stands, and only whoever asked can change it: wrong SQL, a table that is
+    denied, a value that no file holds. Nothing for an operator to mend, so it does not count against the installation."""
+
+    code = "user_mistake"
+    # Where in the text of the query, from 1; None: nobody knows.
+    line: int | None = None
+    column: int | None = None
+
+
 class StaleAttempt(Exception):
     """The job moved on without this attempt: stop, and leave nothing behind."""
 
@@ -54,9 +66,11 @@ class StaleAttempt(Exception):
 
 
 class Refused(Exception):
-    """The core will not do what was asked. `code` is stable; `status` is the HTTP status it translates to."""
+    """The core will not do what was asked. `code` is stable; `status` is the HTTP status it translates to. After
+    `retry_after` seconds the same request may well be accepted; None: nobody knows when."""
 
     status = 409
+    retry_after: int | None = None
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ BAD_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncp
 Key = tuple[int, int]
 
 
-async def resolved(core: "Core", writes: Sequence[tuple[Any, str]]) -> dict[tuple[Key, str], wire.Verdict]:
+async def resolved(core: "Core", writes: Sequence[tuple[Any, str]]) -> dict[tuple[Key, str], wire.ItemVerdict]:
     """What the writes that changed nothing are told, by who wrote and what."""
     rows = await _states(core, [item for item, _ in writes])
     verdicts = {(writer(item), operation): _judged(item, rows[writer(item)], operation) for item, operation in writes}
@@ -42,7 +42,7 @@ async def resolved(core: "Core", writes: Sequence[tuple[Any, str]]) -> dict[tupl
     return verdicts
 
 
-async def resolve_held(core: "Core", items: Sequence[Any]) -> list[wire.Verdict]:
+async def resolve_held(core: "Core", items: Sequence[Any]) -> list[wire.ItemVerdict]:
     """For a beat: what became of attempts that no longer hold their job. A beat is no write, so nothing is noted."""
     rows = await _states(core, items)
     return [_judged(item, rows[writer(item)], "beat") for item in items]
@@ -57,14 +57,22 @@ async def _states(core: "Core", items: Sequence[Any]) -> dict[Key, asyncpg.Recor
 
 _ENDED_AS = {"done": "completed", "permanent": "failed"}
 # What a finish may have been turned into: its repetition is the attempt's own write all the same.
-_TURNED_INTO = {INVALID_RESULT, "invalid_follow_up", "follow_up_lock_held", "end_hook_failed", EXHAUSTED}
+_TURNED_INTO = {
+    INVALID_RESULT,
+    "invalid_event",
+    "invalid_follow_up",
+    "follow_up_lock_held",
+    "end_hook_failed",
+    "unknown_kind",
+    EXHAUSTED,
+}
 
 
-def _judged(item: Any, row: asyncpg.Record, operation: str) -> wire.Verdict:
+def _judged(item: Any, row: asyncpg.Record, operation: str) -> wire.ItemVerdict:
     verdict = _judge(row, operation)
     if verdict is Verdict.ALREADY_YOURS and operation != "beat" and row["error_code"] == INVALID_RESULT:
-        return told(item, Verdict.INVALID, row["error_message"])
-    return told(item, verdict)
+        return verdict_on(item, Verdict.INVALID, row["error_message"])
+    return verdict_on(item, verdict)
 
 
 def _judge(row: asyncpg.Record, operation: str) -> Verdict:
@@ -86,8 +94,8 @@ def _judge(row: asyncpg.Record, operation: str) -> Verdict:
     return Verdict.STALE_ATTEMPT if row["known"] else Verdict.UNKNOWN
 
 
-def told(item: Any, verdict: Verdict, message: str | None = None) -> wire.Verdict:
-    return wire.Verdict(id=item.id, attempt_id=item.attempt_id, verdict=str(verdict), message=message)
+def verdict_on(item: Any, verdict: Verdict, message: str | None = None) -> wire.ItemVerdict:
+    return wire.ItemVerdict(id=item.id, attempt_id=item.attempt_id, verdict=str(verdict), message=message)
 
 
 def writer(item: Any) -> Key:

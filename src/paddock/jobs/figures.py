@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import asyncpg
 
 from paddock.db.pool import Database, Transaction
+from paddock.jobs import overviews
 from paddock.jobs.charting import METRICS, ErrorCount, Point, Series, series
 from paddock.jobs.histograms import BOUNDS, KEPT, SQL, ZERO, filled
 from paddock.metrics import Metrics, show_all
@@ -65,7 +66,7 @@ async def sample_gauges(db: Database, metrics: Metrics) -> None:
             depth[row["kind"], status] = n
     show_all(metrics.queue_depth, depth)
     show_all(metrics.oldest_due_age, {(row["kind"],): row["oldest_due_seconds"] for row in rows})
-    unoffered = {row["name"] for row in await db.fetch(SQL["unoffered_kinds"])}
+    unoffered = {kind.name for kind in await overviews.kinds(db) if kind.unoffered}
     show_all(metrics.kind_unoffered, {(row["kind"],): float(row["kind"] in unoffered) for row in rows})
 
 

@@ -18,6 +18,10 @@ MAX_NAME = 500
 
 
 # Made for every finish, and freezing a dataclass doubles what making it costs.
+# No query is as long as this.
+MOST_PLACE = 10_000_000
+
+
 @dataclass(slots=True)
 class Item:
     """A finish as it goes to SQL: checked, with everything in storable form."""
@@ -74,7 +78,11 @@ def _error(error: wire.Error | None) -> dict[str, Any]:
         shown["hint"] = clean_text(error.hint, MAX_ERROR_MESSAGE)
     if error.traceback:
         shown["traceback"] = clean_text(error.traceback, MAX_TRACEBACK)
-    return shown
+    if error.mistake:
+        shown["mistake"] = True
+    # As the engine says it: bounded, because a page draws that far.
+    places = {"line": error.line, "column": error.column}
+    return shown | {name: place for name, place in places.items() if place is not None and 1 <= place <= MOST_PLACE}
 
 
 def completed(item: Item) -> Ending:

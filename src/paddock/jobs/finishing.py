@@ -12,7 +12,7 @@ from paddock.jobs.completing import complete
 from paddock.jobs.durations import bounded_delay
 from paddock.jobs.ending import ItemFailed, end
 from paddock.jobs.errors import LockHeld, Refused
-from paddock.jobs.fencing import BAD_DATA, INVALID_RESULT, SQL, Key, resolved, told, writer, writer_of
+from paddock.jobs.fencing import BAD_DATA, INVALID_RESULT, SQL, Key, resolved, verdict_on, writer, writer_of
 from paddock.jobs.finish_items import MAX_NAME, Item, checked, completed, dumps, exhausted, failed
 from paddock.jobs.model import MAX_ERROR_MESSAGE, NORMAL, JobId, NewEvent, NewJob, Verdict
 from paddock.jobs.values import clean_text
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-async def finish(core: "Core", items: Sequence[wire.FinishItem], *, by_worker: bool = True) -> list[wire.Verdict]:
+async def finish(
+    core: "Core", items: Sequence[wire.FinishItem], *, by_worker: bool = True, declared_only: bool = False
+) -> list[wire.ItemVerdict]:
     """Ends turns: result, status, lock, group, events, follow-ups and the move to history in one transaction.
+
+    `declared_only`: they come from outside, and bring the events and follow-ups that their kinds declare or none.
 
     `by_worker` False: somebody else ends the turn of an attempt that may still be running. What it leaves is cleaned up
     only when it has stopped, and it is not remembered as the one who ended it."""
@@ -34,9 +38,10 @@ async def finish(core: "Core", items: Sequence[wire.FinishItem], *, by_worker: b
     for key, source in zip(keys, items, strict=True):
         if key not in unique:
             unique[key] = checked(source)
-    ended = await complete(core, unique) if by_worker else {}
+    # `complete` tells nobody of what it ends.
+    ended = await complete(core, unique) if by_worker and not core.kinds.hearing("job.completed") else {}
     rest = [unique[key] for key in sorted(unique) if key not in ended]
-    ended |= await _finish_together(core, rest, by_worker=by_worker)
+    ended |= await _finish_together(core, rest, by_worker, declared_only)
     turned_away = [
         (item, item.outcome)
         for key, item in zip(keys, items, strict=True)
@@ -48,16 +53,18 @@ async def finish(core: "Core", items: Sequence[wire.FinishItem], *, by_worker: b
         answer = verdicts.get((key, item.outcome)) if verdicts else None
         if answer is None:
             invalid = ended[key]
-            answer = told(item, Verdict.ACCEPTED if invalid is None else Verdict.INVALID, invalid)
+            answer = verdict_on(item, Verdict.ACCEPTED if invalid is None else Verdict.INVALID, invalid)
         answers.append(answer)
     return core.judged("finish", answers)
 
 
-async def _finish_together(core: "Core", items: Sequence[Item], *, by_worker: bool) -> dict[Key, str | None]:
+async def _finish_together(
+    core: "Core", items: Sequence[Item], by_worker: bool, declared_only: bool
+) -> dict[Key, str | None]:
     """The attempts whose turn was ended, each with what was wrong with its item, if anything was."""
 
     async def write(tx: Transaction) -> set[Key]:
-        return await _write_finishes(core, tx, items, by_worker=by_worker)
+        return await _write_finishes(core, tx, items, by_worker, declared_only)
 
     if not items:
         return {}
@@ -68,13 +75,13 @@ async def _finish_together(core: "Core", items: Sequence[Item], *, by_worker: bo
         if len(items) > 1:
             ended: dict[Key, str | None] = {}
             for item in items:
-                ended |= await _finish_together(core, [item], by_worker=by_worker)
+                ended |= await _finish_together(core, [item], by_worker, declared_only)
             return ended
         [item] = items
         if item.instead:
             # Not what the worker sent but what we made of it: another try would end the same way.
             raise
-        return await _finish_together(core, [_instead(item, problem)], by_worker=by_worker)
+        return await _finish_together(core, [_instead(item, problem)], by_worker, declared_only)
 
 
 def _instead(item: Item, problem: Exception) -> Item:
@@ -87,7 +94,9 @@ def _instead(item: Item, problem: Exception) -> Item:
     return Item(item.source, "permanent", error=error, invalid=message, instead=True)
 
 
-async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[Item], *, by_worker: bool) -> set[Key]:
+async def _write_finishes(
+    core: "Core", tx: Transaction, items: Sequence[Item], by_worker: bool, declared_only: bool
+) -> set[Key]:
     by_outcome: dict[str, list[Item]] = {}
     for item in items:
         by_outcome.setdefault(item.outcome, []).append(item)
@@ -107,7 +116,8 @@ async def _write_finishes(core: "Core", tx: Transaction, items: Sequence[Item], 
     # An end that the attempt did not bring about is a row of its own: its columns cannot tell it.
     event = None if by_worker else "timed_out"
     ended = await end(core, tx, endings, own=by_worker, still_running=not by_worker, event=event) if endings else []
-    await _follow(core, tx, ended, {writer(item.source): item.source for item in by_outcome.get("done", ())})
+    sources = {writer(item.source): item.source for item in by_outcome.get("done", ())}
+    await _follow(core, tx, ended, sources, declared_only)
     accepted = {writer_of(row) for row in [*waiting, *ended]}
     core.count_finished(tx, [*waiting, *ended], [item.source for item in items if writer(item.source) in accepted])
     return accepted
@@ -139,13 +149,19 @@ async def _retry(tx: Transaction, items: Sequence[Item], by_worker: bool) -> lis
 
 
 async def _follow(
-    core: "Core", tx: Transaction, ended: Iterable[asyncpg.Record], sources: Mapping[Key, wire.FinishItem]
+    core: "Core",
+    tx: Transaction,
+    ended: Iterable[asyncpg.Record],
+    sources: Mapping[Key, wire.FinishItem],
+    declared_only: bool,
 ) -> None:
     """Domain events and follow-up jobs of the finishes that were accepted."""
     for row in ended:
         source = sources.get(writer_of(row))
         if source is None or not (source.events or source.follow_ups):
             continue
+        if declared_only:
+            _check_declared(core, row["kind"], source)
         await events.emit(
             core,
             tx,
@@ -157,6 +173,26 @@ async def _follow(
             raise ItemFailed("transient", "follow_up_lock_held", held.message) from None
         except Refused as refused:
             raise ItemFailed("permanent", "invalid_follow_up", refused.message) from None
+
+
+def _check_declared(core: "Core", name: str, source: wire.FinishItem) -> None:
+    """A worker's token is for its kinds: what a finish makes beside them is for the kind to say, not for the worker."""
+    kind = core.kinds.get(name)
+    if kind is None:
+        # Another replica may know it, or its package can be imported again tomorrow.
+        raise ItemFailed("transient", "unknown_kind", f"What kind '{name}' may make is not known here at the moment.")
+    for event in source.events:
+        if event.type not in kind.emits:
+            message = f"Kind '{name}' does not declare events of type '{event.type}'. Name it in `emits` of the kind."
+            raise ItemFailed("permanent", "invalid_event", message)
+    for follow_up in source.follow_ups:
+        made = core.kinds.get(follow_up.kind)
+        if made is not None and made.internal:
+            message = f"Kind '{follow_up.kind}' runs inside the control plane, and no worker may make one."
+            raise ItemFailed("permanent", "invalid_follow_up", message)
+        if follow_up.kind not in kind.follow_ups:
+            message = f"Kind '{name}' does not declare '{follow_up.kind}'. Name it in `follow_ups` of the kind."
+            raise ItemFailed("permanent", "invalid_follow_up", message)
 
 
 def _new_job(row: asyncpg.Record, follow_up: wire.FollowUp) -> NewJob:

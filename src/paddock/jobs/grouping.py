@@ -64,33 +64,36 @@ async def reopen(tx: Transaction, id: GroupId, retried_status: str) -> None:
     """The retried job's outcome no longer counts; the new job is open in its place."""
     failed, cancelled = int(retried_status == "failed"), int(retried_status == "cancelled")
     if await tx.fetchval(SQL["reopen_group"], id, failed, cancelled) is None:
-        raise Refused("group_finished", "The job's group is finished for good; start the whole thing anew.")
+        raise Refused("group_finished", "The job's group is finished for good; start the whole thing again.")
 
 
-async def repeat_hooks(core: "Core") -> int:
+async def repeat_hooks(core: "Core", kind: str | None = None) -> int:
     """Runs the hooks that failed when their group ended. Returns how many succeeded now."""
     succeeded = 0
     after = UUID(int=0)
     while True:
         # Page after page: a hundred hooks that always fail must not stand before those that would succeed.
-        ran = await core.db.repeated(partial(_repeat_page, core, after))
+        ran = await core.db.repeated(partial(_repeat_page, core, after, kind))
         if not ran:
             return succeeded
         succeeded += sum(ran.values())
         after = max(ran)
 
 
-async def _repeat_page(core: "Core", after: UUID, tx: Transaction) -> dict[UUID, bool]:
-    rows = await tx.fetch(SQL["groups_with_hook_due"], after)
+async def _repeat_page(core: "Core", after: UUID, kind: str | None, tx: Transaction) -> dict[UUID, bool]:
+    rows = await tx.fetch(SQL["groups_with_hook_due"], after, kind)
     return {row["id"]: await _run_hook(core, tx, row) for row in rows}
 
 
 async def _run_hook(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
     kind = core.kinds.get(row["kind"])
+    if kind is None:
+        # Its package is broken here, or this replica is of another version: the hook stays due for one that knows the kind.
+        return False
     try:
         async with tx.savepoint():
-            if kind is not None and kind.on_group_end is not None:
-                await kind.on_group_end(tx, group_of(row))
+            if kind.on_group_end is not None:
+                await core.make(tx, await kind.on_group_end(tx, group_of(row)), owner=row["owner"])
             await tx.execute(SQL["group_hook_done"], row["id"])
     except DEADLOCKS:
         raise

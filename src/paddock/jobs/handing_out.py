@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 async def handed_out(core: "Core", rows: Sequence[asyncpg.Record]) -> list[wire.ClaimedJob]:
     """The rows of a claim, each as its worker gets it; without those whose secrets could not be resolved."""
+    core.job_kinds.remember(rows)
     kinds = {name: core.kinds.get(name) for name in {row["kind"] for row in rows}}
     jobs = [_job(row, kinds[row["kind"]]) for row in rows]
     if all(kind is None or kind.secrets is None for kind in kinds.values()):

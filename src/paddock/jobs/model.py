@@ -51,6 +51,11 @@ class JobError:
     message: str
     hint: str | None = None
     traceback: str | None = None
+    # Of whoever asked: a `UserMistake`.
+    mistake: bool = False
+    # Where in the text of its query, if it is known.
+    line: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,19 @@ class NewEvent:
     type: str
     subject: str
     data: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact as it was recorded. Of two of one subject the one with the greater version is the newer."""
+
+    id: UUID
+    type: str
+    subject: str
+    version: int
+    owner: str
+    data: JsonObject
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +149,19 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What became of a thing that a job ordered and that is no single job, like a run of ingest. `status` is "failed" where it
+    failed, and `ended_at` is None while it is at work. `path` leads to it in the dashboard, and below /api; `command` shows it."""
+
+    status: str
+    ended_at: datetime | None
+    error_code: str | None
+    error_message: str | None
+    path: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.lookups import Lookups
 
 TIMEOUT = timedelta(seconds=15)
 MAX_ANSWER_BYTES = 64 * 1024
@@ -52,7 +53,7 @@ class AddressRefused(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
 
@@ -95,15 +96,19 @@ async def post(
     headers: Mapping[str, str],
     *,
     allow_private: bool,
+    owner: str,
     allow_http: bool = False,
     timeout: timedelta = TIMEOUT,
     resolver: AbstractResolver | None = None,
-) -> Answer:
-    """Sends `body` once. The answer is whatever status came back; no answer is an exception that says why."""
+) -> HttpAnswer:
+    """Sends `body` once. The answer is whatever status came back; no answer is an exception that says why. `owner` is whose
+    request it is: names that cannot be looked up keep only this owner's other requests waiting."""
     target = checked_url(url, allow_private=allow_private, allow_http=allow_http)
     host = target.host or ""
     gate = _Gate(allow_private)
-    connector = aiohttp.TCPConnector(socket_factory=gate.open, resolver=resolver, use_dns_cache=False, force_close=True)
+    connector = aiohttp.TCPConnector(
+        socket_factory=gate.open, resolver=resolver or Lookups(owner), use_dns_cache=False, force_close=True
+    )
     try:
         async with (
             aiohttp.ClientSession(
@@ -116,7 +121,7 @@ async def post(
             session.post(target, data=body, headers=headers, allow_redirects=False) as response,
         ):
             await _read_some(response)
-            return Answer(response.status, response.headers)
+            return HttpAnswer(response.status, response.headers)
     # `from None` throughout: the texts of the causes hold the URL.
     except (aiohttp.InvalidURL, UnicodeError):  # the latter: a name that DNS cannot hold
         raise _url_refused(f"The URL of {host} cannot be used.") from None

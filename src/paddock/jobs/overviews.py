@@ -16,6 +16,8 @@ MOST_OWN_ENDED, MOST_LIVE = 10_000, 20_000
 MOST_WORKERS = 1_000
 MOST_VERSION_CHANGES = 100
 MOST_RETRIED = 1_000
+# A scaler has brought a worker by then, or it does not work.
+SCALING_TAKES = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class KindSeen:
-    """`offered`: a live worker runs it. The counts are those of the newest sample."""
+    """`offered`: a live worker runs it; `scaled`: a scaler brings one when there is work, and `kept_waiting` says that none
+    came. The counts are those of the newest sample."""
 
     name: str
     submit: Sequence[str] | None
@@ -91,10 +94,17 @@ class KindSeen:
     paused_by: str | None
     pause_reason: str | None
     offered: bool
+    scaled: bool = False
+    kept_waiting: bool = False
     pending: int = 0
     claimed: int = 0
     submitted: int = 0
     oldest_due: timedelta = timedelta(0)
+
+    @property
+    def unoffered(self) -> bool:
+        """Nobody runs it, and nobody will come by himself."""
+        return not self.offered and (not self.scaled or self.kept_waiting)
 
 
 async def counts(db: Database, owner: str | None = None) -> Counts:
@@ -145,7 +155,12 @@ async def version_changes(db: Database, since: datetime) -> list[VersionChange]:
 
 async def kinds(db: Database) -> list[KindSeen]:
     sample = {row["kind"]: row for row in await db.fetch(SQL["newest_sample"])}
-    return [_kind(row, sample.get(row["name"])) for row in await db.fetch(SQL["kinds_seen"])]
+    return [_kind(row, sample.get(row["name"])) for row in await db.fetch(SQL["kinds_seen"], SCALING_TAKES)]
+
+
+async def declare_scaled(db: Database, names: Sequence[str]) -> None:
+    """Those for which a scaler brings workers; of several control planes the one that starts last says it."""
+    await db.execute(SQL["declare_scaled"], list(names))
 
 
 async def retried(db: Database, kind: str) -> tuple[int, datetime | None]:
@@ -178,6 +193,8 @@ def _kind(row: asyncpg.Record, sample: asyncpg.Record | None) -> KindSeen:
         paused_by=row["paused_by"],
         pause_reason=row["pause_reason"],
         offered=row["offered"],
+        scaled=row["scaled"],
+        kept_waiting=row["kept_waiting"],
     )
     if sample is None:
         return seen

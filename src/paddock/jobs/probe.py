@@ -40,13 +40,13 @@ class ProbePayload(BaseModel):
     block_seconds: float = Field(default=0, ge=0, le=3_600, description="In C code that holds the interpreter's lock.")
     allocate_mb: int = Field(default=0, ge=0, le=65_536, description="Memory held until the turn ends.")
     log_lines: int = Field(default=0, ge=0, le=100_000, description="Lines to log.")
-    fail_transiently: int = Field(default=0, ge=0, le=100, description="So many times before it goes on.")
+    fail_transiently: int = Field(default=0, ge=0, le=100, description="How many times before it goes on.")
     budget: Budget = Field(default="work", description="Which budget those failures spend.")
     fail: str | None = Field(default=None, max_length=1_000, description="Fails for good with this message.")
     raise_unclassified: str | None = Field(default=None, max_length=1_000, description="Raises RuntimeError with it.")
     crash: Literal["kill", "exit", "segfault"] | None = Field(default=None, description="Ends its own process.")
     crash_times: int = Field(default=1, ge=1, le=100, description="How many failures before it no longer crashes.")
-    ignore_cancellation: bool = Field(default=False, description="Sleeps on when told to stop.")
+    ignore_cancellation: bool = Field(default=False, description="Keeps sleeping when asked to stop.")
     leave: str | None = Field(default=None, max_length=200, description="Something to clean up, by name.")
     lock: str | None = Field(default=None, min_length=1, max_length=200, description="The lock it holds.")
     ledger: str | None = Field(default=None, max_length=1_000, description="An existing file that gets `job attempt`.")
@@ -163,7 +163,7 @@ async def run_probe(turn: ProbeTurn) -> Outcome:
             continue
         until = time.monotonic() + action
         while (left := until - time.monotonic()) > 0:
-            with _deaf(turn.payload.ignore_cancellation):
+            with _ignoring_cancellation(turn.payload.ignore_cancellation):
                 await asyncio.sleep(left)
 
 
@@ -179,11 +179,11 @@ def run_probe_blocking(turn: ProbeTurn) -> Outcome:
             continue
         until = time.monotonic() + action
         while (left := until - time.monotonic()) > 0:
-            with _deaf(turn.payload.ignore_cancellation):
+            with _ignoring_cancellation(turn.payload.ignore_cancellation):
                 time.sleep(left)
 
 
-def _deaf(ignores: bool) -> contextlib.AbstractContextManager[None]:
+def _ignoring_cancellation(ignores: bool) -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(BaseException) if ignores else contextlib.nullcontext()
 
 

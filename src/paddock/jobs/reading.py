@@ -7,7 +7,7 @@ it stops and says how far back it has looked. Memory is bounded: a page stops at
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from paddock.db.pool import Database
 from paddock.jobs.filtering import Filter, read_cursor, time_of, write_cursor
 from paddock.jobs.model import Job, JobId
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen, counts, kinds, workers
+from paddock.jobs.reports import final_report
 from paddock.jobs.scanning import SQL, Scan, briefs_by_id, jobs_by_id
 from paddock.jobs.timelines import Related, Relative, related, timeline_of
 
@@ -79,7 +80,8 @@ async def jobs(db: Database, ids: Sequence[JobId]) -> list[Job]:
 async def briefs(db: Database, ids: Sequence[JobId]) -> list[Job]:
     """Like `jobs`, for lists: payload, saved state, result and errors, which may be large, are left out as if empty."""
     rows = await db.fetch(briefs_by_id(), ids)
-    found = {row["id"]: job_of(row) for row in rows}
+    # What was read of a result is in the report by now.
+    found = {row["id"]: replace(job_of(row), result=None) for row in rows}
     return [found[job_id] for job_id in ids if job_id in found]
 
 
@@ -194,6 +196,7 @@ async def timeline(db: Database, job_id: JobId) -> list[dict[str, Any]]:
 
 
 def job_of(row: asyncpg.Record) -> Job:
+    report, result = _json(row["report"]), _json(row["result"])
     return Job(
         id=row["id"],
         kind=row["kind"],
@@ -204,8 +207,8 @@ def job_of(row: asyncpg.Record) -> Job:
         tags=row["tags"],
         payload=orjson.loads(row["payload"]),
         saved=_json(row["saved"]),
-        report=_json(row["report"]),
-        result=_json(row["result"]),
+        report=final_report(report, result) if row["status"] == "completed" else report,
+        result=result,
         error_code=row["error_code"],
         error_message=row["error_message"],
         errors=_json(row["errors"]) or [],

@@ -11,6 +11,10 @@ from typing import Any
 # How much of how much: each pair is a percentage where none is told.
 PAIRS = (("done", "total"), ("step", "steps"), ("fetched_bytes", "total_bytes"), ("fetched_files", "total_files"))
 AMOUNTS = ("rows", "bytes")
+# Of these a result has the last word.
+RESULT_FIGURES = (*AMOUNTS, *(part for part, _ in PAIRS))
+# What is true only while a job runs.
+OF_THE_MOMENT = ("phase", "eta_seconds", "reason", "table", "counts")
 LONGEST_LEFT_SECONDS = 30 * 86_400
 
 
@@ -46,6 +50,21 @@ def how_far(report: Mapping[str, Any] | None) -> HowFar:
         amounts={name: numbers[name] for name in AMOUNTS if numbers.get(name, -1) >= 0},
         numbers=numbers,
     )
+
+
+def final_report(report: Mapping[str, Any] | None, result: object) -> dict[str, Any] | None:
+    """What a completed job says of itself: its last report may be from long before its end. None where neither report
+    nor result has figures."""
+    told = result if isinstance(result, Mapping) else {}
+    figures = {name: told[name] for name in RESULT_FIGURES if number_of(told.get(name)) is not None}
+    made = {name: figures[name] for name in AMOUNTS if name in figures}
+    if not report and not made:
+        return None
+    kept = {name: value for name, value in (report or {}).items() if name not in OF_THE_MOMENT}
+    for part, whole in (*PAIRS, ("tables_done", "tables_total")):
+        if part in kept and number_of(kept.get(whole)) is not None:
+            kept[part] = figures.get(part, kept[whole])
+    return {**kept, **made, "percent": 100}
 
 
 def share(percent: float | None) -> str:

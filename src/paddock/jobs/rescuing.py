@@ -2,7 +2,8 @@
 
 Every replica runs it once a second; each statement is guarded, so any number of them at once do each thing once.
 Leases do not run while nobody could renew them, and a time-out is not kept against a worker that could not say it had
-ended: after a gap in which no replica served, nothing expires for two beats.
+ended: after a gap in which no replica served, nothing expires for two beats. When the database's clock was ahead and
+came back, the times that it wrote meanwhile are pulled back.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import orjson
+import structlog
 
 from paddock.db.pool import Transaction, statements
-from paddock.jobs import ending, finishing, wire
+from paddock.jobs import ending, finishing, schedules, wire
 from paddock.jobs.ending import Ending
 from paddock.jobs.model import Verdict
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SQL = statements("paddock.jobs.sql", "sessions.sql")
 FENCE = statements("paddock.jobs.sql", "fencing.sql")
+log = structlog.get_logger()
 BATCH = 500
 # How much longer than the worker's supervisor the rescuer waits.
 HEAD_START = timedelta(seconds=30)
@@ -50,14 +53,37 @@ async def rescue(core: "Core") -> Rescued:
         freed = await tx.fetch(SQL["cleanups_of_the_dead"])
         core.tell(tx, freed)
     failed = await _fail_lost(core)
-    core.count_rescued("session_died", len(back))
+    core.count_rescued("session_died", (row["kind"] for row in back))
     core.count_rescued("worker_lost", failed)
-    return Rescued(len(back), failed, len(freed))
+    return Rescued(len(back), len(failed), len(freed))
 
 
 async def _has_served(core: "Core") -> bool:
     """For two beats without a gap: whoever is alive has been heard."""
-    return bool(await core.db.fetchval(SQL["stamp_service"], core.settings.beat, 2 * core.settings.beat))
+    has_served = await core.db.fetchval(SQL["stamp_service"], core.settings.beat, 2 * core.settings.beat)
+    if has_served is None:
+        await _pull_back(core)
+    return bool(has_served)
+
+
+async def _pull_back(core: "Core") -> None:
+    """The database's clock was ahead and came back. What it wrote meanwhile lies in the future: leases that would not end,
+    jobs and schedules that would not be due, until the clock has come there again."""
+
+    async def write(tx: Transaction) -> timedelta | None:
+        ahead: timedelta | None = await tx.fetchval(SQL["clock_ahead"])
+        if ahead is not None:
+            # Jobs first: claims lock in this order too.
+            await tx.execute(SQL["pull_back_jobs"], ahead)
+            await tx.execute(SQL["pull_back_sessions"])
+            await schedules.pull_back(tx)
+            await tx.execute(SQL["pull_back_service"])
+        return ahead
+
+    ahead = await core.db.repeated(write)
+    if ahead is not None:
+        log.warning("clock_came_back", ahead_seconds=ahead.total_seconds())
+        core.look_again()
 
 
 async def keep_timeouts(core: "Core") -> int:
@@ -70,32 +96,35 @@ async def keep_timeouts(core: "Core") -> int:
         await core.db.execute(SQL["bury_sessions"], list(orphans), list(orphans.values()))
     late = [row for row in overdue if row["reason"] in ("turn_timeout", "stalled")]
     verdicts = await finishing.finish(core, [_overdue(core, row) for row in late], by_worker=False)
-    ended = sum(verdict.verdict == Verdict.ACCEPTED for verdict in verdicts)
+    ended = [row["kind"] for row, verdict in zip(late, verdicts, strict=True) if verdict.verdict == Verdict.ACCEPTED]
     over = [row for row in overdue if row["reason"] == "timed_out"]
     over_waiting = await core.db.fetch(SQL["overdue_waiting"])
     ended += await _time_out(core, [_timed_out(row, row["attempt_id"]) for row in over])
     ended += await _time_out(core, [_timed_out(row, None) for row in over_waiting], anyone=True)
     core.count_rescued("timeout", ended)
-    return ended
+    return len(ended)
 
 
-async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = False) -> int:
-    """How many of them it ended: others may have, since they were looked up."""
+async def _time_out(core: "Core", endings: Sequence[Ending], *, anyone: bool = False) -> list[str]:
+    """The kinds of those it ended: others may have, since they were looked up."""
 
-    async def write(tx: Transaction) -> int:
-        return len(await ending.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out"))
+    async def write(tx: Transaction) -> list[str]:
+        rows = await ending.end(core, tx, endings, anyone=anyone, still_running=True, event="timed_out")
+        return [row["kind"] for row in rows]
 
-    return await core.db.repeated(write) if endings else 0
+    return await core.db.repeated(write) if endings else []
 
 
-async def _fail_lost(core: "Core") -> int:
+async def _fail_lost(core: "Core") -> list[str]:
+    """The kinds of those it failed."""
     lost = await core.db.fetch(SQL["lost_for_good"], BATCH)
     if not lost:
-        return 0
+        return []
     endings = [_failed(row, "worker_lost", _lost_message(row), row["attempt_id"]) for row in lost]
 
-    async def write(tx: Transaction) -> int:
-        return len(await ending.end(core, tx, endings, event="worker_lost", reason="session_died"))
+    async def write(tx: Transaction) -> list[str]:
+        rows = await ending.end(core, tx, endings, event="worker_lost", reason="session_died")
+        return [row["kind"] for row in rows]
 
     return await core.db.repeated(write)
 

@@ -8,7 +8,7 @@ import asyncpg
 
 from paddock.db.pool import Transaction
 from paddock.jobs import wire
-from paddock.jobs.fencing import BAD_DATA, SQL, Key, columns, resolved, told, writer, writer_of
+from paddock.jobs.fencing import BAD_DATA, SQL, Key, columns, resolved, verdict_on, writer, writer_of
 from paddock.jobs.model import MAX_SAVED_BYTES, Verdict
 from paddock.jobs.values import InvalidValue, checked_json
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
 
-async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.Verdict]:
+async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.ItemVerdict]:
     good: dict[Key, tuple[str, bool]] = {}
     invalid: dict[int, str] = {}
     for place, item in enumerate(items):
@@ -38,9 +38,9 @@ async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.Verdic
     for place, item in enumerate(items):
         wrong = invalid.get(place) or unstorable.get(writer(item))
         if wrong is not None:
-            answers.append(told(item, Verdict.INVALID, wrong))
+            answers.append(verdict_on(item, Verdict.INVALID, wrong))
         else:
-            answers.append(verdicts.get((writer(item), "save")) or told(item, Verdict.ACCEPTED))
+            answers.append(verdicts.get((writer(item), "save")) or verdict_on(item, Verdict.ACCEPTED))
     return core.judged("save", answers)
 
 

@@ -14,10 +14,14 @@ import asyncpg
 
 from paddock.db.pool import Database, Statement, statements
 from paddock.jobs.filtering import GREATEST_ID, LEAST_ID, SEARCHED_DAYS, Filter, id_range, least_id
+from paddock.jobs.reports import RESULT_FIGURES
 
 SQL = statements("paddock.jobs.sql", "reading.sql")
 # So many pending jobs of one kind are read whole and sorted: far cheaper than looking for them among all others.
 FEW = 5_000
+
+# As the indexes of such jobs have it, word for word.
+RETRYING = "j.attempt_id IS NULL AND j.failure_count + j.cluster_count + j.lost_count > 0"
 
 Order = Literal["ASC", "DESC"]
 Output = Literal["whole_rows", "only_ids", "only_count"]
@@ -108,19 +112,18 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
     if not asked.live:
         return ()
     if asked.retrying:
-        # First: nothing else looks at the counters. Only what ran before can have any.
-        failed_before = "j.failure_count + j.cluster_count + j.lost_count > 0"
-        own = "($5::text IS NULL OR j.owner = $5)"
-        return (f"among jobs j.attempt_id IS NULL AND j.started_at IS NOT NULL AND {failed_before} AND {own}",)
+        # First: nothing else looks at the counters.
+        form = "along_guarded" if asked.owner is None else "along_owner_guarded"
+        return (f"{form} jobs {RETRYING}",)
     if asked.ids is not None:
         return ("among jobs j.id = ANY ($12)",)
     if asked.owner is not None:
         # Before all others: where a walk of theirs stops must tell an owner nothing of other people's jobs.
         return ("along_key jobs owner $5",)
     if asked.group is not None:
-        return ("among jobs j.group_id = $6",)
+        return ("along_key jobs group_id $6",)
     if asked.schedule is not None:
-        return ("among jobs j.schedule = $11",)
+        return ("along_key jobs schedule $11",)
     if asked.worker is not None:
         held_by = "j.session_id = ANY (ARRAY(SELECT id FROM sessions WHERE worker_id = $7))"
         return (f"among jobs j.attempt_id IS NOT NULL AND {held_by}",)
@@ -129,12 +132,8 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
     if asked.live == ("submitted",):
         return ("among jobs j.attempt_id IS NULL AND j.lane = 0 AND j.kind = ANY (ARRAY(SELECT name FROM kinds))",)
     if asked.error_code is not None or asked.text is not None:
-        # Only what ran before can have an error, and of that only what has one is worth a place in a step.
-        failed_before = "AND j.started_at IS NOT NULL AND j.error_code IS NOT NULL"
-        return (
-            f"among jobs j.attempt_id IS NULL {failed_before}",
-            f"among jobs j.attempt_id IS NOT NULL {failed_before}",
-        )
+        # Only what has an error is worth a place in a step.
+        return ("along_guarded jobs j.error_code IS NOT NULL",)
     if few_of_kind:
         return (
             "among jobs j.attempt_id IS NULL AND j.kind = $3",
@@ -153,7 +152,7 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
             "along_key job_history owner $5" if "completed" in asked.ended else "along_unhappy job_history owner $5",
         )
     if asked.group is not None:
-        return ("among job_history j.group_id = $6",)
+        return ("along_key job_history group_id $6",)
     if asked.schedule is not None:
         return ("along_key job_history schedule $11",)
     if asked.error_code is not None:
@@ -182,6 +181,9 @@ def _source_text(source: str, order: Order) -> str:
     form, table, rest = source.split(" ", 2)
     completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
     parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
+    if form == "along_owner_guarded":
+        owner_bound = "(j.owner, j.id) < ($5, $2)" if order == "DESC" else "(j.owner, j.id) > ($5, $1)"
+        return _filled(form, guard=rest, key_bound=owner_bound, **parts)
     if form in ("along_key", "along_unhappy", "along_statuses"):
         key, value = rest.split(" ")
         key_bound = f"(j.{key}, j.id) < ({value}, $2)" if order == "DESC" else f"(j.{key}, j.id) > ({value}, $1)"
@@ -197,9 +199,10 @@ def jobs_by_id() -> Statement:
 
 @cache
 def briefs_by_id() -> Statement:
-    """The same columns; those that may be large are never fetched."""
+    """The same columns; those that may be large are never fetched, but for the few numbers of a result."""
     text = jobs_by_id().sql.replace("j.payload", "'{}'::jsonb AS payload").replace("j.saved,", "NULL::jsonb AS saved,")
-    text = text.replace("j.result", "NULL::jsonb AS result").replace("j.errors", "NULL::jsonb AS errors")
+    figures = _filled("result_figures", names=", ".join(f"'{name}'" for name in RESULT_FIGURES))
+    text = text.replace("j.result", f"({figures}) AS result").replace("j.errors", "NULL::jsonb AS errors")
     return Statement("briefs_by_id", text, "relaxed")
 
 

@@ -2,15 +2,15 @@
 
 Guarantees: the job and the schedule's next time commit together, so a run is neither lost nor doubled whichever replica
 looks first and wherever it dies. Missed runs are made up by one. A run whose predecessor still lives is skipped and
-counted. A run that is refused (lock held, payload no longer valid) is noted and stops no other schedule.
+counted; of one of Paddock's own a run that somebody asked for is no predecessor: the due one is made and waits. A run that is refused (lock held, payload no longer valid) is noted and stops no other schedule.
 The database's clock alone decides.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import asyncpg
 import orjson
@@ -18,10 +18,12 @@ import structlog
 from pydantic import ValidationError
 
 from paddock.db.pool import DEADLOCKS, Database, Statement, Transaction, statements
+from paddock.field_errors import field_errors
 from paddock.jobs import enqueueing
 from paddock.jobs.acting import audit
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.errors import Draining, Refused
+from paddock.jobs.kinds import Kind
 from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, Job, JobId, JsonObject, NewJob
 from paddock.jobs.timing import checked, invalid, next_time
 from paddock.jobs.values import InvalidValue, checked_json, clean_text
@@ -63,6 +65,17 @@ class Schedule(NewSchedule):
     created_at: datetime
 
 
+async def check(core: "Core", new: NewSchedule) -> None:
+    """Refuses what `create` would refuse, but for a name that is taken: before anything slow is asked about it."""
+    problems = list(_problems(core, new))
+    try:
+        now = await core.db.fetchval(SQL["clock"])
+        checked(every=new.every, cron=new.cron, timezone=new.timezone, now=now)
+    except Refused as refused:
+        problems.append(refused)
+    refuse(problems)
+
+
 async def create(core: "Core", new: NewSchedule, *, actor: str) -> Schedule:
     payload = _checked(core, new)
     async with core.db.transaction() as tx:
@@ -84,7 +97,7 @@ async def update(core: "Core", name: str, changes: Mapping[str, Any], *, actor: 
         if key not in CHANGEABLE:
             raise invalid(key, f"`{key}` of a schedule cannot be changed.")
     async with core.db.transaction() as tx:
-        old = await _found(tx, name, SQL["schedule_for_update"])
+        old = await _existing(tx, name, SQL["schedule_for_update"])
         if old.internal and set(changes) - {"enabled"}:
             raise Refused("schedule_internal", f"'{name}' belongs to Paddock; it can only be switched off and on.")
         new = replace(old, **changes)
@@ -105,7 +118,7 @@ async def update(core: "Core", name: str, changes: Mapping[str, Any], *, actor: 
 async def delete(core: "Core", name: str, *, actor: str) -> None:
     """Jobs it made stay as they are."""
     async with core.db.transaction() as tx:
-        if (await _found(tx, name)).internal:
+        if (await _existing(tx, name)).internal:
             raise Refused(
                 "schedule_internal", f"'{name}' belongs to Paddock and cannot be deleted; switch it off instead."
             )
@@ -126,26 +139,61 @@ async def page(
     return [_schedule(row) for row in rows]
 
 
-async def run(core: "Core", name: str, *, actor: str, idempotency: IdempotencyKey | None = None) -> Job:
-    """Makes a job of it now, beside whatever runs; its own times stay as they are."""
+async def run(
+    core: "Core",
+    name: str,
+    *,
+    actor: str,
+    payload: JsonObject | None = None,
+    reason: str | None = None,
+    idempotency: IdempotencyKey | None = None,
+) -> Job:
+    """Makes a job of it now, beside whatever runs; its own times stay as they are. `payload` takes the place of the
+    schedule's, `reason` is for the audit log."""
 
     # Repeated: it takes the kind's lock and then the schedule's row, a tick the row and then the lock.
     async def write(tx: Transaction) -> JobId:
         before = await enqueueing.earlier(tx, idempotency)
         if before is not None:
             return before[0]
-        schedule = await _found(tx, name)
-        kind = core.kinds.get(schedule.kind)
-        if not (kind is not None and kind.housekeeping) and await tx.fetchval(SQL["draining"]):
-            raise Draining(await tx.fetchval(SQL["drain_reason"]))
-        [job] = await core.enqueue(tx, [_new_job(schedule)])
-        await tx.execute(SQL["schedule_ran_now"], name, job)
-        await audit(tx, actor, "schedule.run", f"schedule:{name}", details={"job_id": str(job)})
+        _refuse_triggered(core, await _existing(tx, name))
+        job = await run_within(core, tx, name, actor=actor, payload=payload, reason=reason)
         await enqueueing.remember(tx, idempotency, [job])
         return job
 
     [job] = await enqueueing.made(core, [await core.db.repeated(write)])
     return job
+
+
+async def run_within(
+    core: "Core",
+    tx: Transaction,
+    name: str,
+    *,
+    actor: str,
+    payload: JsonObject | None = None,
+    reason: str | None = None,
+) -> JobId:
+    """The same as a part of somebody's transaction."""
+    schedule = await _existing(tx, name)
+    kind = core.kinds.get(schedule.kind)
+    if not (kind is not None and kind.housekeeping) and await tx.fetchval(SQL["draining"]):
+        raise Draining(await tx.fetchval(SQL["drain_reason"]))
+    new = _new_job(schedule)
+    [job] = await core.enqueue(tx, [new if payload is None else replace(new, payload=payload)])
+    await tx.execute(SQL["schedule_ran_now"], name, job)
+    await audit(tx, actor, "schedule.run", f"schedule:{name}", reason, {"job_id": str(job)})
+    return job
+
+
+def _refuse_triggered(core: "Core", schedule: Schedule) -> None:
+    kind = core.kinds.get(schedule.kind)
+    if kind is not None and kind.trigger is not None:
+        raise Refused(
+            "schedule_has_a_trigger",
+            f"'{schedule.name}' is run by hand where it is asked why, and not by its schedule.",
+            hint=f"`{kind.trigger.command}`, or {kind.trigger.page} in the dashboard.",
+        )
 
 
 async def ensure(
@@ -155,6 +203,11 @@ async def ensure(
     text = orjson.dumps(payload or {}).decode()
     async with core.db.transaction() as tx:
         await tx.execute(SQL["ensure_schedule"], name, kind, text, every, priority)
+
+
+async def sooner(tx: Transaction, name: str, within: timedelta) -> None:
+    """One of Paddock's own is due within this time, and not only after its interval: what it came for was not there yet."""
+    await tx.execute(SQL["schedule_sooner"], name, within)
 
 
 async def run_due(core: "Core") -> int:
@@ -168,6 +221,20 @@ async def run_due(core: "Core") -> int:
         return sum([await _run_one(core, tx, row) for row in due])
 
     return await core.db.repeated(write)
+
+
+async def pull_back(tx: Transaction) -> None:
+    """The clock was ahead and came back: a next time that lies behind the one which follows now was made by it."""
+    for row in await tx.fetch(SQL["schedules_to_pull_back"]):
+        schedule, now = _schedule(row), row["now"]
+        try:
+            following = next_time(
+                every=schedule.every, cron=schedule.cron, timezone=schedule.timezone, before=None, now=now
+            )
+        except Exception as problem:
+            log.warning("schedule_without_next_time", schedule=schedule.name, error=str(problem))
+            continue
+        await tx.execute(SQL["schedule_pulled_back"], schedule.name, following)
 
 
 async def _run_one(core: "Core", tx: Transaction, row: asyncpg.Record) -> bool:
@@ -209,31 +276,55 @@ def _new_job(schedule: Schedule) -> NewJob:
 
 def _checked(core: "Core", new: NewSchedule, *, internal: bool = False) -> str:
     """The payload as JSON, once everything but the times is known to fit."""
+    refuse(list(_problems(core, new, internal=internal)))
+    return checked_json(new.payload, limit=MAX_PAYLOAD_BYTES, what="payload") or "{}"
+
+
+def refuse(problems: Sequence[Refused]) -> None:
+    """With all that is wrong at once, each at its field."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        fields = [field for problem in problems for field in cast(list[object], problem.details.get("fields", []))]
+        message = " ".join(problem.message for problem in problems)
+        raise Refused("invalid_schedule", message, status=422, details={"fields": fields})
+
+
+def _problems(core: "Core", new: NewSchedule, *, internal: bool = False) -> Iterator[Refused]:
+    """What is wrong with everything but the times."""
     if not NAME.match(new.name):
-        raise invalid(
+        yield invalid(
             "name", "A schedule's name is 1 to 100 of a-z, 0-9, '_', '.', ':', '-', and begins with a letter or digit."
         )
     kind = core.kinds.get(new.kind)
     if kind is None:
-        raise invalid("kind", f"There is no kind '{new.kind[:100]}'.")
-    if kind.internal and kind.submit is None and not internal:
-        raise invalid("kind", f"Kind '{new.kind}' is internal; only Paddock schedules it.")
+        yield invalid("kind", f"There is no kind '{new.kind[:100]}'.")
+    elif kind.internal and kind.submit is None and not internal:
+        yield invalid("kind", f"Kind '{new.kind}' is internal; only Paddock schedules it.")
+    else:
+        yield from _payload_problems(kind, new.payload)
     if not 1 <= new.priority <= 4:
-        raise invalid("priority", "The priority must be 1 (urgent), 2, 3 (normal) or 4.")
+        yield invalid("priority", "The priority must be 1 (urgent), 2, 3 (normal) or 4.")
     if len(new.tags) > MAX_TAGS or any(not tag or len(tag) > MAX_TAG_LENGTH or "\0" in tag for tag in new.tags):
-        raise invalid("tags", f"At most {MAX_TAGS} tags of 1 to {MAX_TAG_LENGTH} characters each.")
+        yield invalid("tags", f"At most {MAX_TAGS} tags of 1 to {MAX_TAG_LENGTH} characters each.")
+
+
+def _payload_problems(kind: Kind, payload: JsonObject) -> Iterator[Refused]:
     try:
-        kind.payload.model_validate(new.payload)
-        return checked_json(new.payload, limit=MAX_PAYLOAD_BYTES, what="payload") or "{}"
+        kind.payload.model_validate(payload)
+        checked_json(payload, limit=MAX_PAYLOAD_BYTES, what="payload")
     except ValidationError as problem:
-        error = problem.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(["payload", *map(str, error["loc"])])
-        raise invalid(where, f"The payload does not fit kind '{new.kind}': {where}: {error['msg']}.") from None
+        fields = [
+            {"field": ".".join(["payload", *found.path]), "message": found.sentence} for found in field_errors(problem)
+        ]
+        text = " ".join(f"{field['field']}: {field['message']}" for field in fields)
+        message = f"The payload does not fit kind '{kind.name}': {text}"
+        yield Refused("invalid", message, status=422, details={"fields": fields})
     except InvalidValue as problem:
-        raise invalid("payload", str(problem)) from None
+        yield invalid("payload", str(problem))
 
 
-async def _found(tx: Transaction, name: str, statement: Statement = SQL["schedule"]) -> Schedule:
+async def _existing(tx: Transaction, name: str, statement: Statement = SQL["schedule"]) -> Schedule:
     row = await tx.fetchrow(statement, name) if NAME.match(name) else None
     if row is None:
         raise Refused("not_found", "There is no such schedule.", status=404)

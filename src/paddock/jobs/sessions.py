@@ -54,12 +54,13 @@ async def beat(core: "Core", session: UUID, message: wire.Beat) -> wire.Verdicts
     stopped = [attempt for attempt in row["awaited"] if attempt not in listed]
     if stopped:
         async with core.db.transaction() as tx:
-            core.tell(tx, await tx.fetch(FENCE["attempts_stopped"], stopped))
+            core.tell(tx, await tx.fetch(FENCE["attempts_stopped"], stopped, None))
     await _report(core, [item for item in message.holding if item.attempt_id in held])
     lost = [item for item in message.holding if item.attempt_id not in held]
     told = {verdict.attempt_id: verdict for verdict in await fencing.resolve_held(core, lost)}
     verdicts = [
-        told.get(item.attempt_id) or wire.Verdict(id=item.id, attempt_id=item.attempt_id, verdict=str(Verdict.ACCEPTED))
+        told.get(item.attempt_id)
+        or wire.ItemVerdict(id=item.id, attempt_id=item.attempt_id, verdict=str(Verdict.ACCEPTED))
         for item in message.holding
     ]
     if message.dying and not message.holding and not held:
@@ -81,7 +82,7 @@ async def _compare(core: "Core", session: UUID, listed: Collection[UUID]) -> Non
         await _give_back_unlisted(core, unlisted)
 
 
-async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict]:
+async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.ItemVerdict]:
     reports: list[tuple[UUID, UUID, str]] = []
     for item in items:
         if item.report is None:
@@ -109,14 +110,13 @@ async def _report(core: "Core", items: Sequence[wire.Held]) -> list[wire.Verdict
 
 async def _give_back_unlisted(core: "Core", unlisted: Sequence[tuple[UUID, UUID]]) -> None:
     """The claim's answer never reached the worker: it cannot run what it does not know. Uncounted."""
-    gone = [
-        wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="claim_answer_lost")
-        for row in await _note(core, unlisted, listed=False)
-        if row["unlisted"] >= UNLISTED_BEATS
-    ]
+    gone = [row for row in await _note(core, unlisted, listed=False) if row["unlisted"] >= UNLISTED_BEATS]
     if gone:
-        await releasing.release(core, gone)
-        core.count_rescued("claim_answer_lost", len(gone))
+        items = [
+            wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="claim_answer_lost") for row in gone
+        ]
+        await releasing.release(core, items)
+        core.count_rescued("claim_answer_lost", (row["kind"] for row in gone))
 
 
 async def _note(core: "Core", attempts: Sequence[tuple[UUID, UUID]], *, listed: bool) -> Sequence[asyncpg.Record]:

@@ -18,7 +18,7 @@ MOST_FOLLOW_UPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineEntry:
     """One line of a timeline. `count` > 1: so many turns that ended with *again* between `at` and `until`."""
 
     at: datetime
@@ -86,7 +86,7 @@ class Related:
         return [one for one in ones if one is not None] + list(self.follow_ups)
 
 
-async def timeline_of(db: Database, job: Job) -> list[Entry]:
+async def timeline_of(db: Database, job: Job) -> list[TimelineEntry]:
     """Oldest first: what the job's own columns tell, and the rows written for what they cannot."""
     rows = [_entry(row) for row in await db.fetch(SQL["timeline_rows"], job.id, MOST_ENTRIES)]
     told = [*_from_columns(job, rows), *rows]
@@ -129,21 +129,21 @@ def _relative(row: asyncpg.Record) -> Relative:
     )
 
 
-def _from_columns(job: Job, rows: Sequence[Entry]) -> list[Entry]:
-    told = [Entry(job.created_at, "enqueued", None, "pending", actor=job.owner)]
+def _from_columns(job: Job, rows: Sequence[TimelineEntry]) -> list[TimelineEntry]:
+    told = [TimelineEntry(job.created_at, "enqueued", None, "pending", actor=job.owner)]
     if job.started_at is not None:
-        told.append(Entry(job.started_at, "claimed", "pending", "claimed"))
+        told.append(TimelineEntry(job.started_at, "claimed", "pending", "claimed"))
     yields = _yields(job, rows)
     if yields and job.started_at is not None:
-        told.append(Entry(job.started_at, "yielded", "claimed", "pending", count=yields, until=job.claimed_at))
+        told.append(TimelineEntry(job.started_at, "yielded", "claimed", "pending", count=yields, until=job.claimed_at))
     if job.claimed_at is not None and job.claimed_at != job.started_at:
-        told.append(Entry(job.claimed_at, "claimed", "pending", "claimed", job.attempt_id, job.claimed_by))
+        told.append(TimelineEntry(job.claimed_at, "claimed", "pending", "claimed", job.attempt_id, job.claimed_by))
     elif job.turn_count == 1 and len(told) > 1:
         told[1] = replace(told[1], attempt_id=job.attempt_id or job.ended_by, worker=job.claimed_by)
     if job.completed_at is not None and not any(entry.to_status in TERMINAL for entry in rows):
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         told.append(
-            Entry(
+            TimelineEntry(
                 job.completed_at,
                 job.status,
                 "claimed",
@@ -157,7 +157,7 @@ def _from_columns(job: Job, rows: Sequence[Entry]) -> list[Entry]:
     return told
 
 
-def _yields(job: Job, rows: Sequence[Entry]) -> int:
+def _yields(job: Job, rows: Sequence[TimelineEntry]) -> int:
     """Turns leave no row when they end with *again*: what is left of the count once the others are subtracted."""
     known = sum(entry.from_status == "claimed" for entry in rows)
     ended_its_own = job.ended_by is not None and not any(entry.to_status in TERMINAL for entry in rows)
@@ -166,8 +166,8 @@ def _yields(job: Job, rows: Sequence[Entry]) -> int:
     return max(0, job.turn_count - known)
 
 
-def _entry(row: asyncpg.Record) -> Entry:
-    return Entry(
+def _entry(row: asyncpg.Record) -> TimelineEntry:
+    return TimelineEntry(
         at=row["at"],
         event=row["event"],
         from_status=row["from_status"],

@@ -60,18 +60,19 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Failures of one kind with one code, the first and the last of them."""
+    """Failures of one kind with one code, the first and the last of them; `mistakes` are those of whoever asked."""
 
     kind: str
     code: str
     n: int
+    mistakes: int
     first_at: datetime
     last_at: datetime
     last_job: UUID
 
 
 @dataclass(slots=True)
-class _Known:
+class _RangeCache:
     """Of one range: the figures of each step, and up to where they cannot change any more."""
 
     steps: dict[datetime, dict[str, float | None]] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Trends:
     def __init__(self, db: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._db = db
         self._monotonic = monotonic
-        self._known = {name: _Known() for name in RANGES}
+        self._known = {name: _RangeCache() for name in RANGES}
 
     async def read(self, name: str) -> Trend:
         known = self._known[name]
@@ -110,7 +111,7 @@ class Trends:
                 known.read_at = self._monotonic()
             return known.trend
 
-    async def _read(self, asked: Range, known: _Known) -> Trend:
+    async def _read(self, asked: Range, known: _RangeCache) -> Trend:
         now, counted_to = await progress(self._db)
         until = _floor(now, timedelta(seconds=asked.width))
         since = _floor(until, asked.step) + asked.step - asked.length  # the step before is being pruned
@@ -132,7 +133,7 @@ class Trends:
         }
         return Trend(since, until, asked.step, counted_to, series)
 
-    async def _look(self, asked: Range, known: _Known, until: datetime) -> None:
+    async def _look(self, asked: Range, known: _RangeCache, until: datetime) -> None:
         span = (asked.width, known.settled, until, asked.step)
         ended = await self._db.fetch(spelled_out(SQL["ended_steps"]), *span)
         queue = await self._db.fetch(SQL["queue_steps"], *span)
@@ -164,7 +165,7 @@ QUEUE: Mapping[str, Callable[[asyncpg.Record], float | None]] = {
 
 
 def _points(
-    known: _Known, metric: str, since: datetime, until: datetime, counted: datetime, step: timedelta
+    known: _RangeCache, metric: str, since: datetime, until: datetime, counted: datetime, step: timedelta
 ) -> list[Point]:
     points = []
     at = since

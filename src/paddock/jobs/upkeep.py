@@ -1,4 +1,4 @@
-"""The core's own housekeeping: internal kinds on schedules, run by the worker inside `serve`.
+"""The core's own housekeeping: internal kinds on schedules, run by a worker of their own inside `serve`.
 
 Each pass is bounded: what is left over waits for the next one. Each step stands alone: one that fails is reported,
 and by failing the job retried, after the others have had their turn.
@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 
 import asyncpg
 import structlog
-from pydantic import BaseModel
 
 from paddock.db.pool import Database, statements
 from paddock.jobs import bulk, partitions, schedules
 from paddock.jobs.core import Core
 from paddock.jobs.figures import refresh_figures
-from paddock.jobs.kinds import Kind
+from paddock.jobs.kinds import Nothing, housekeeping
 from paddock.jobs.logs import KEPT_BYTES
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.timelines import MOST_ENTRIES
@@ -35,16 +34,14 @@ RECENT_ENTRIES = 20_000
 Step = Callable[[Core, datetime], Awaitable[int]]
 
 
-class Nothing(BaseModel):
-    pass
-
-
 async def run_figures(turn: Turn[Nothing], core: Core) -> Outcome:
+    """Counts what the charts of the dashboard show."""
     refreshed = await refresh_figures(core.db)
     return done({"counted_to": refreshed.counted_to.isoformat(), "kinds": refreshed.kinds_sampled})
 
 
 async def run_upkeep(turn: Turn[Nothing], core: Core) -> Outcome:
+    """Removes history, logs and timelines that are past their time, and makes the partitions of the next days."""
     return done(await keep_up(core))
 
 
@@ -157,14 +154,8 @@ async def _deleted(db: Database, statement: str, *arguments: object) -> int:
     return int((await db.execute(SQL[statement], *arguments)).rpartition(" ")[2])
 
 
-FIGURES = Kind(
-    name="figures", payload=Nothing, handler=run_figures, internal=True, housekeeping=True, serial=True,
-    turn_timeout=timedelta(minutes=2),
-)  # fmt: skip
-UPKEEP = Kind(
-    name="upkeep", payload=Nothing, handler=run_upkeep, internal=True, housekeeping=True, serial=True,
-    turn_timeout=timedelta(minutes=10),
-)  # fmt: skip
+FIGURES = housekeeping("figures", run_figures, timedelta(minutes=2))
+UPKEEP = housekeeping("upkeep", run_upkeep, timedelta(minutes=10))
 KINDS = (FIGURES, UPKEEP, bulk.BULK)
 
 

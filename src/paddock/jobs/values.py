@@ -1,6 +1,7 @@
 """JSON on its way into the database, checked before SQL sees it: one bad item must never spoil a batch."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -8,10 +9,15 @@ import msgspec
 
 from paddock.jobs.model import MAX_DEPTH
 
-# What a double cannot hold: PostgreSQL would keep it, write it out in full (1e99999 is a hundred thousand digits) and
-# no reader here could parse it again. Digits alone, for text from json.dumps; with exponents, for what others wrote.
-_LONG_NUMBER = re.compile(r"[0-9]{309}")
-_SUSPECT = re.compile(rb"\\u|[0-9][eE][+-]?[0-9]{3}|[0-9]{309}")
+# Numbers are kept exactly or refused. PostgreSQL would keep any, but readers make doubles of integers beyond 64 bits, and
+# cannot parse what no double holds (1e99999 is written out as a hundred thousand digits). Digits alone, for text from
+# json.dumps; with exponents, for what others wrote.
+LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**64 - 1
+_LONG_NUMBER = re.compile(r"[0-9]{19}")
+_SUSPECT = re.compile(rb"\\u|[0-9][eE][+-]?[0-9]{3}|[0-9]{19}")
+
+
+INEXACT = "NaN, an infinity or an integer beyond 64 bits"
 
 
 class InvalidValue(ValueError):
@@ -36,12 +42,13 @@ def _text(value: Any, what: str) -> str:
         raise InvalidValue(f"The {what} contains a lone surrogate, which is not text.") from None
     except (ValueError, TypeError, RecursionError) as problem:
         raise InvalidValue(f"The {what} is not JSON: {problem}.") from None
-    if "\\u0000" in text and _has_nul(value):
-        raise InvalidValue(f"The {what} contains a NUL character, which PostgreSQL cannot store.")
-    if _LONG_NUMBER.search(text) and _has_huge_number(value):
-        raise InvalidValue(f"The {what} contains a number that no double can hold; write it as text.")
+    # First: the walks below go as deep as the value does.
     if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise InvalidValue(f"The {what} is nested deeper than {MAX_DEPTH} levels.")
+    if "\\u0000" in text and _has_nul(value):
+        raise InvalidValue(f"The {what} contains a NUL character, which PostgreSQL cannot store.")
+    if _LONG_NUMBER.search(text) and has_inexact_number(value):
+        raise InvalidValue(f"The {what} contains {INEXACT}; write it as text.")
     return text
 
 
@@ -69,12 +76,15 @@ def _has_nul(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(_has_nul(part) for part in value)
 
 
-def _has_huge_number(value: Any) -> bool:
+def has_inexact_number(value: Any) -> bool:
+    """Whether JSON or its readers would change a number of it: NaN, infinity, an integer beyond 64 bits."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
     if isinstance(value, int):
-        return value.bit_length() > 1023
+        return not LEAST_INTEGER <= value <= MOST_INTEGER
     if isinstance(value, dict):
-        return any(_has_huge_number(part) for part in value.values())
-    return isinstance(value, list | tuple) and any(_has_huge_number(part) for part in value)
+        return any(has_inexact_number(part) for part in value.values())
+    return isinstance(value, list | tuple) and any(has_inexact_number(part) for part in value)
 
 
 def _deeper_than(value: Any, levels: int) -> bool:

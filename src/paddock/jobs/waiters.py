@@ -40,7 +40,7 @@ class Waiter:
     def takes(self, pair: Pair) -> bool:
         return not self.barred and pair[0] in (self.kinds if pair[1] else self.submitted_kinds)
 
-    def heed(self) -> tuple[set[Pair], bool]:
+    def take_wakes(self) -> tuple[set[Pair], bool]:
         """Called before it looks: what becomes due while it looks wakes it again. What it was woken for, and whether it
         has to look for everything all the same: at first, when its time was up, when wake-ups may have been missed."""
         self.woken.clear()

@@ -165,7 +165,7 @@ class Listener:
         lost = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _: lost.set())
-            await connection.add_listener(CHANNEL, self._heard)
+            await connection.add_listener(CHANNEL, self._receive)
             self._on_gap()
             self.begun.set()
             while not lost.is_set():
@@ -178,7 +178,7 @@ class Listener:
         finally:
             connection.terminate()
 
-    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+    def _receive(self, connection: object, pid: int, channel: str, payload: object) -> None:
         try:
             message = self._decoder.decode(str(payload))
         except msgspec.MsgspecError:

@@ -24,9 +24,9 @@ from paddock.db.pool import Transaction, statements
 from paddock.jobs import outbound
 from paddock.jobs.core import Core
 from paddock.jobs.events import DELIVERY_KIND
-from paddock.jobs.kinds import Backoff, Kind
+from paddock.jobs.kinds import Backoff, Kind, Shares
 from paddock.jobs.model import Job
-from paddock.jobs.outbound import Answer
+from paddock.jobs.outbound import HttpAnswer
 from paddock.jobs.outcomes import Outcome, done, permanent, transient
 from paddock.jobs.turn import Turn
 
@@ -35,11 +35,17 @@ GONE = "webhook_gone"
 # What a receiver says when it would like the same request later.
 COME_BACK = frozenset({408, 425, 429})
 LONGEST_DELAY = timedelta(hours=1)
+# Slots only wait for answers, so there are many. A receiver that hangs, and an owner all of whose receivers do, leave
+# most of them to others.
+CONCURRENCY = 40
+SHARES = Shares(lambda payload: payload.receiver, of_owner=10, of_key=5)
 
 
 class WebhookPayload(BaseModel):
     event_id: UUID
     webhook_id: UUID
+    # The host of its URL.
+    receiver: str = ""
 
 
 async def deliver(turn: Turn[WebhookPayload], core: Core) -> Outcome:
@@ -57,6 +63,7 @@ async def deliver(turn: Turn[WebhookPayload], core: Core) -> Outcome:
         body,
         headers(event["id"], event["type"], event["now"], body, secret),
         allow_private=core.settings.webhook_allow_private,
+        owner=turn.owner,
     )
     return meaning(answer, datetime.fromtimestamp(event["now"], UTC))
 
@@ -90,7 +97,7 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def meaning(answer: Answer, now: datetime) -> Outcome:
+def meaning(answer: HttpAnswer, now: datetime) -> Outcome:
     """What a receiver's status means for the delivery."""
     status = answer.status
     if 200 <= status < 300:
@@ -148,8 +155,8 @@ WEBHOOK = Kind(
     internal=True,
     retry=Backoff(first=timedelta(seconds=10), cap=LONGEST_DELAY, limit=12),
     turn_timeout=timedelta(minutes=1),
-    # A receiver that hangs must not hold up the control plane's own passes, which run beside it.
-    concurrency=5,
+    concurrency=CONCURRENCY,
+    shares=SHARES,
     secrets=resolve_secrets,
     on_end=deactivate_when_gone,
 )

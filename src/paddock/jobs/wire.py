@@ -94,7 +94,7 @@ class Beat(Struct):
     dying: bool = False
 
 
-class Verdict(Struct):
+class ItemVerdict(Struct):
     id: UUID
     verdict: str
     attempt_id: UUID | None = None
@@ -102,7 +102,7 @@ class Verdict(Struct):
 
 
 class Verdicts(Struct):
-    verdicts: list[Verdict]
+    verdicts: list[ItemVerdict]
     # The session is quieted: finish what runs, claim nothing new.
     quiet: bool = False
 
@@ -124,6 +124,9 @@ class Error(Struct):
     message: str
     hint: str | None = None
     traceback: str | None = None
+    mistake: bool = False
+    line: int | None = None
+    column: int | None = None
 
 
 class FollowUp(Struct):

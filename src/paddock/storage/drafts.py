@@ -30,7 +30,7 @@ def new_draft_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DraftFile:
     """`sha256` is None where the engine wrote the file itself."""
 
     name: str
@@ -54,12 +54,12 @@ class Sealed:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     prefix: str
-    files: Sequence[Part]
+    files: Sequence[DraftFile]
     rows: int
     bytes: int
     facts: JsonObject
 
-    def key(self, part: Part) -> str:
+    def key(self, part: DraftFile) -> str:
         return f"{self.prefix}/{part.name}"
 
 
@@ -69,12 +69,12 @@ class Draft:
         self.id = id
         self.prefix = check_key(f"{prefix}/{id}")
         # In the order in which they were begun: uploads may end in another.
-        self._parts: dict[str, Part | None] = {}
+        self._parts: dict[str, DraftFile | None] = {}
 
-    async def add(self, file: ScratchFile, name: str, **facts: Any) -> Part:
+    async def add(self, file: ScratchFile, name: str, **facts: Any) -> DraftFile:
         """Uploads a closed file, then asks the store whether all of it is there. The file stays the caller's to remove."""
         file.close()
-        part = Part(name, file.rows, file.bytes, file.sha256, facts)
+        part = DraftFile(name, file.rows, file.bytes, file.sha256, facts)
         key = self._begin(name)
         try:
             await self.store.upload(key, file.path, give=True)
@@ -85,7 +85,7 @@ class Draft:
         self._parts[name] = part
         return part
 
-    async def adopt(self, part: Part) -> Part:
+    async def adopt(self, part: DraftFile) -> DraftFile:
         """A file that the engine itself wrote into this draft's prefix."""
         key = self._begin(part.name)
         try:
@@ -125,7 +125,7 @@ class Draft:
         self._parts[name] = None
         return key
 
-    async def _check(self, key: str, part: Part) -> None:
+    async def _check(self, key: str, part: DraftFile) -> None:
         found = await self.store.size(key)
         if found != part.bytes:
             raise incomplete(
@@ -157,10 +157,10 @@ async def read_manifest(store: Store, key: str, sha256: str) -> Manifest:
     )
 
 
-def _written(part: Part) -> JsonObject:
+def _written(part: DraftFile) -> JsonObject:
     return {"name": part.name, "rows": part.rows, "bytes": part.bytes, "sha256": part.sha256, **part.facts}
 
 
-def _read(file: JsonObject) -> Part:
+def _read(file: JsonObject) -> DraftFile:
     facts = dict(file)
-    return Part(facts.pop("name"), facts.pop("rows"), facts.pop("bytes"), facts.pop("sha256"), facts)
+    return DraftFile(facts.pop("name"), facts.pop("rows"), facts.pop("bytes"), facts.pop("sha256"), facts)

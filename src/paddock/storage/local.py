@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from paddock.storage.failures import incomplete, of_folder
-from paddock.storage.store import CHUNK, TEMPORARY, Backend, Entry, Removed, Seen, Source
+from paddock.storage.store import CHUNK, TEMPORARY, Backend, Removed, Seen, Source, StoredObject
 
 Taken = TypeVar("Taken")
 
@@ -124,18 +124,18 @@ class LocalBackend:
         found = self.entry(key)
         return None if found is None else found.size
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> StoredObject | None:
         try:
             with self._opened(key) as file:
                 known = os.fstat(file)
                 changed = datetime.fromtimestamp(known.st_mtime, UTC)
-                return Entry(key, known.st_size, changed, _tag(known)["file"])
+                return StoredObject(key, known.st_size, changed, _tag(known)["file"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as problem:
             raise of_folder(self.url, key, problem) from None
 
-    def entries(self, prefix: str, unfinished: bool) -> Iterator[Entry]:
+    def entries(self, prefix: str, unfinished: bool) -> Iterator[StoredObject]:
         for entry, temporary in self.walk(prefix):
             if unfinished or not temporary:
                 yield entry
@@ -244,7 +244,7 @@ class LocalBackend:
         folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         for segment in segments:
             try:
-                below = _made(segment, folder) if make else os.open(segment, FOLDER, dir_fd=folder)
+                below = _make_and_open(segment, folder) if make else os.open(segment, FOLDER, dir_fd=folder)
             finally:
                 os.close(folder)
             folder = below
@@ -261,7 +261,7 @@ class LocalBackend:
         finally:
             os.close(file)
 
-    def walk(self, prefix: str) -> Iterator[tuple[Entry, bool]]:
+    def walk(self, prefix: str) -> Iterator[tuple[StoredObject, bool]]:
         try:
             folder = self._descend(prefix.split("/") if prefix else [])
         except (FileNotFoundError, NotADirectoryError):
@@ -294,14 +294,14 @@ class LocalBackend:
         self._remove_empty(segments)
 
 
-def _made(segment: str, above: int) -> int:
+def _make_and_open(segment: str, above: int) -> int:
     with suppress(FileExistsError):
         os.mkdir(segment, dir_fd=above)
         os.fsync(above)
     return os.open(segment, FOLDER, dir_fd=above)
 
 
-def _walk(folder: int, above: str) -> Iterator[tuple[Entry, bool]]:
+def _walk(folder: int, above: str) -> Iterator[tuple[StoredObject, bool]]:
     with os.scandir(folder) as items:
         found = sorted(items, key=lambda item: item.name)
     for item in found:
@@ -315,7 +315,7 @@ def _walk(folder: int, above: str) -> Iterator[tuple[Entry, bool]]:
             elif item.is_file(follow_symlinks=False):
                 known = os.stat(item.name, dir_fd=folder, follow_symlinks=False)
                 modified = datetime.fromtimestamp(known.st_mtime, UTC)
-                yield Entry(above + item.name, known.st_size, modified), bool(TEMPORARY.search(item.name))
+                yield StoredObject(above + item.name, known.st_size, modified), bool(TEMPORARY.search(item.name))
         except (FileNotFoundError, NotADirectoryError):
             continue  # deleted meanwhile, or replaced by what we do not follow
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from paddock.jobs.errors import InfrastructureError
 from paddock.storage.failures import UploadGone, upload_gone
 from paddock.storage.parts import Whole, etag_of_parts
-from paddock.storage.s3_uploads import Found, S3Uploads
+from paddock.storage.s3_uploads import S3Uploads, UploadedObject
 
 MD5 = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 
@@ -46,7 +46,7 @@ class S3Parts:
                     self._uploads.abort(key, upload.id)
 
 
-def _made_of(found: Found, etags: Sequence[str]) -> bool:
+def _made_of(found: UploadedObject, etags: Sequence[str]) -> bool:
     """Where the ETags are no digests, as of what a key service encrypted, the size alone speaks: a key has one content."""
     known = not found.encrypted and all(MD5.fullmatch(etag) for etag in (found.etag, *etags))
     return not known or found.etag == etag_of_parts(etags)

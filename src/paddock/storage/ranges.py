@@ -7,7 +7,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ByteRange:
     """Which bytes to send, and how the answer's head tells of them. 416: none, and none of the headers but its own."""
 
     status: int
@@ -16,16 +16,16 @@ class Asked:
     headers: dict[str, str]
 
 
-def asked(header: str | None, if_range: str | None, etag: str, size: int) -> Asked:
+def requested_range(header: str | None, if_range: str | None, etag: str, size: int) -> ByteRange:
     """A part only of the file that the asker has another part of."""
     wanted = parse(header) if if_range in (None, etag) else None
     if wanted is None:
-        return Asked(200, 0, size, {"Content-Length": str(size)})
+        return ByteRange(200, 0, size, {"Content-Length": str(size)})
     start, length = span(*wanted, size)
     if not length:
-        return Asked(416, start, 0, {"Content-Range": f"bytes */{size}"})
+        return ByteRange(416, start, 0, {"Content-Range": f"bytes */{size}"})
     told = {"Content-Range": f"bytes {start}-{start + length - 1}/{size}", "Content-Length": str(length)}
-    return Asked(206, start, length, told)
+    return ByteRange(206, start, length, told)
 
 
 def parse(header: str | None) -> tuple[int | None, int | None] | None:

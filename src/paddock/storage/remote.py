@@ -34,7 +34,7 @@ from paddock.config import ConfigError
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError
 from paddock.storage.buckets import Bucket
 from paddock.storage.failures import denied, incomplete, no_bucket, not_found, unavailable
-from paddock.storage.store import CHUNK, Backend, Entry, Removed, Seen, Source
+from paddock.storage.store import CHUNK, Backend, Removed, Seen, Source, StoredObject
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
@@ -181,22 +181,22 @@ class RemoteBackend:
         found = self.entry(key)
         return None if found is None else found.size
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> StoredObject | None:
         with self._failures(key):
             try:
                 found = obstore.head(self._store, self._prefix + key)
             except FileNotFoundError:
                 return None
-        return Entry(key, found["size"], found["last_modified"], found["e_tag"])
+        return StoredObject(key, found["size"], found["last_modified"], found["e_tag"])
 
-    def entries(self, prefix: str, unfinished: bool) -> Iterator[Entry]:
+    def entries(self, prefix: str, unfinished: bool) -> Iterator[StoredObject]:
         with self._failures(prefix):
             for batch in obstore.list(self._store, prefix=(self._prefix + prefix) or None):
                 for found in batch:
-                    yield Entry(found["path"].removeprefix(self._prefix), found["size"], found["last_modified"])
+                    yield StoredObject(found["path"].removeprefix(self._prefix), found["size"], found["last_modified"])
         if unfinished:
             for upload in self._open_uploads(prefix and f"{prefix}/"):
-                yield Entry(upload.key, 0, upload.began)
+                yield StoredObject(upload.key, 0, upload.began)
 
     def delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETED_AT_ONCE):

@@ -72,7 +72,7 @@ class OpenUpload:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class UploadedObject:
     etag: str
     size: int
     encrypted: bool
@@ -115,7 +115,7 @@ class S3Uploads:
             return False
         return True
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> UploadedObject | None:
         try:
             answer = self._ask("head_object", key)
         except InfrastructureError as problem:
@@ -123,7 +123,7 @@ class S3Uploads:
                 return None
             raise
         encrypted = answer.get("ServerSideEncryption", "").startswith("aws:")
-        return Found(_bare(answer["ETag"]), answer["ContentLength"], encrypted)
+        return UploadedObject(_bare(answer["ETag"]), answer["ContentLength"], encrypted)
 
     def open(self, prefix: str) -> Iterator[OpenUpload]:
         """Those whose keys begin so: `a/` are all below `a`."""
@@ -165,7 +165,7 @@ class S3Uploads:
                     self._made = _client(self._bucket)
                 except (BotoCoreError, ValueError, OSError):
                     raise ConfigError(
-                        f"The store {self.url} is not configured as it should be: its endpoint or region is none."
+                        f"The store {self.url} is not configured as it should be: its endpoint or region is not valid."
                     ) from None
             return self._made
 

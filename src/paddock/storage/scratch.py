@@ -71,7 +71,7 @@ class ScratchFile:
         self._scratch = scratch
         self._digest = hashlib.sha256()
         self._removed = False
-        with _room():
+        with room():
             self._file = path.open("xb", buffering=BUFFER)
 
     @property
@@ -99,7 +99,7 @@ class ScratchFile:
         # Taken before it is written and given back only by `remove`: whatever is on the disk is accounted for.
         self._scratch.take(size)
         self.bytes += size
-        with _room():
+        with room():
             self._file.write(data)
         self._digest.update(data)
         return size
@@ -108,11 +108,11 @@ class ScratchFile:
         return self.bytes
 
     def flush(self) -> None:
-        with _room():
+        with room():
             self._file.flush()
 
     def close(self) -> None:
-        with _room():
+        with room():
             self._file.close()
 
     def remove(self) -> None:
@@ -129,7 +129,7 @@ class ScratchFile:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def room() -> Iterator[None]:
     try:
         yield
     except OSError as problem:

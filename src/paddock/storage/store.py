@@ -50,7 +50,7 @@ Source = Callable[[int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredObject:
     key: str
     size: int
     modified: datetime
@@ -93,8 +93,8 @@ class Backend(Protocol):
 
     def read_range(self, key: str, start: int, length: int) -> bytes: ...
     def size(self, key: str) -> int | None: ...
-    def entry(self, key: str) -> Entry | None: ...
-    def entries(self, prefix: str, unfinished: bool) -> Iterator[Entry]: ...
+    def entry(self, key: str) -> StoredObject | None: ...
+    def entries(self, prefix: str, unfinished: bool) -> Iterator[StoredObject]: ...
     def delete(self, keys: Sequence[str]) -> None: ...
     def delete_unfinished(self, keys: Sequence[str]) -> None: ...
     def delete_below(self, prefix: str, older_than: datetime | None) -> Removed: ...
@@ -178,11 +178,11 @@ class Store:
         """None: there is no such object."""
         return await on_io(self._backend.size, check_key(key))
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str) -> StoredObject | None:
         """As `size`, with what tells one version of it from another."""
         return await on_io(self._backend.entry, check_key(key))
 
-    async def list(self, prefix: str = "", *, unfinished: bool = False) -> AsyncIterator[Entry]:
+    async def list(self, prefix: str = "", *, unfinished: bool = False) -> AsyncIterator[StoredObject]:
         """Everything below the prefix, which ends at a `/`; in no particular order. `unfinished`: also uploads
         under way and what killed ones left, where the store can tell."""
         entries = self._backend.entries(check_prefix(prefix), unfinished)
@@ -235,7 +235,7 @@ class Store:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             stop.set()
-            running.add_done_callback(_seen)
+            running.add_done_callback(_ignore_error)
             await asyncio.wait([running], timeout=PATIENCE)
             raise
 
@@ -276,7 +276,7 @@ def _until(stop: threading.Event, source: Source) -> Source:
     return read
 
 
-def _seen(future: asyncio.Future[None]) -> None:
+def _ignore_error(future: asyncio.Future[None]) -> None:
     """Nobody waits for this error any more, and asyncio should not say so."""
     if not future.cancelled():
         future.exception()

@@ -59,7 +59,7 @@ async def up(
             from paddock import log as logs
 
             logs.configure(config.log_level, config.log_format)
-            dsn = await stack.enter_async_context(database(config, data, pg_bin, stop))
+            dsn = await stack.enter_async_context(database(config, data, pg_bin, stop, plane.notice))
             (data / "objects").mkdir(mode=0o700, exist_ok=True)
             secrets = await prepare(dsn, data)
             # Postgres goes last: stopped in the reverse order of being entered, but both children need it.

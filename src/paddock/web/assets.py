@@ -1,6 +1,6 @@
 """Stylesheet, scripts, icons: read once, named by their content, kept by browsers for good.
 
-One digest names the whole folder: `/static/{digest}/live.js`. Scripts import each other by relative paths, which then
+A capability's own are served below its name: `static/plot.js` of `greeter` is `greeter/plot.js`. One digest names all: `/static/{digest}/live.js`. Scripts import each other by relative paths, which then
 lead to the same digest, so a browser never mixes the scripts of two versions. An address with another digest, or with
 none, gets the same content but is not kept.
 """
@@ -18,6 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.api.access import open_route
+from paddock.capability import capabilities
+
+FRAME = "paddock.web"
 PATH = "/static/{name:path}"
 KEPT = "public, max-age=31536000, immutable"
 NOT_KEPT = "no-cache"
@@ -34,7 +38,7 @@ class Asset:
 
 
 def routes() -> list[Route]:
-    return [Route(PATH, answer, methods=["GET"])]
+    return [open_route(PATH, answer)]
 
 
 def path_of(name: str) -> str:
@@ -65,7 +69,17 @@ def accepts_gzip(request: Request) -> bool:
 
 @cache
 def assets() -> dict[str, Asset]:
-    return dict(_walk(files("paddock.web").joinpath("static"), ""))
+    found = _walk(files(FRAME) / "static", "")
+    for capability in capabilities():
+        if capability.package in packages_with("static"):
+            found += _walk(files(capability.package) / "static", f"{capability.name}/")
+    return dict(found)
+
+
+def packages_with(folder: str) -> list[str]:
+    """The frame of the dashboard, and the capabilities that bring such a folder."""
+    packages = [FRAME, *(capability.package for capability in capabilities())]
+    return [package for package in packages if (files(package) / folder).is_dir()]
 
 
 @cache

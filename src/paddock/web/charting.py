@@ -1,6 +1,6 @@
 """A chart's data and the table of its figures, from series that `paddock.jobs.charting` read.
 
-charts = [Chart("throughput", "Throughput", [Line("completed", "good", series)])]
+charts = [Chart("throughput", "Throughput", [ChartLine("completed", "good", series)])]
 {% for chart in charts %}{{ ui.chart(chart.id, chart.title, chart.data, chart.rows, chart.text, chart.json) }}{% endfor %}
 """
 
@@ -21,7 +21,7 @@ MOST_MARKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """`tone` is one of the stylesheet's colours: good, bad, busy, wait, soft, accent. `now` is what is said of it
     beside the title, as a text; None: its newest value."""
 
@@ -51,7 +51,7 @@ class Chart:
 
     id: str
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     marks: Sequence[Mark] = ()
     text: str | None = None
     nothing: str = "Nothing in this time"

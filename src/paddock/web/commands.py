@@ -37,7 +37,7 @@ def commands(server: str, job: Job, payload: Any, *, retriable: bool, submittabl
 
 
 def get(server: str, job: Job) -> Command:
-    return Command("Look at it", cli(server, "jobs", "show", str(job.id)), curl("GET", f"{server}/api/jobs/{job.id}"))
+    return Command("Show it", cli(server, "jobs", "show", str(job.id)), curl("GET", f"{server}/api/jobs/{job.id}"))
 
 
 def retry(server: str, job: Job) -> Command:
@@ -46,7 +46,7 @@ def retry(server: str, job: Job) -> Command:
 
 
 def submit(server: str, job: Job, payload: Any) -> Command:
-    name, text = "Submit the same anew", orjson.dumps(payload).decode()
+    name, text = "Submit it again", orjson.dumps(payload).decode()
     if len(text) > MOST_PAYLOAD:
         return Command(name, None, None, "Its payload is too long for a command: copy it into a file and use --file.")
     body: dict[str, Any] = {"kind": job.kind, "payload": payload}

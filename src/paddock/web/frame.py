@@ -1,9 +1,9 @@
 """What every page of the dashboard has in common: who may see it, how it is rendered, where its links lead.
 
-A page is a module in `pages/` with `routes()`, its template in `templates/`, and its lines in `paddock.api.access`:
+A page is a module in `pages/` with `routes()`, which say who may use them, and its template in `templates/`:
 
     def routes() -> list[Route]:
-        return [page("/workers", show), form("/workers/{session}/quiet", quiet)]
+        return [page("/workers", show, OPERATORS), form("/workers/{session}/quiet", quiet, OPERATORS)]
 
     async def show(request: Request, caller: Caller) -> Response:
         return await render(request, caller, "workers.html", workers=await reading.workers(plane_of(request).core.db))
@@ -43,15 +43,17 @@ from starlette.routing import Route
 
 import paddock
 from paddock.api import signin
-from paddock.api.access import allowed
+from paddock.api.access import Roles, RouteWithRoles, Table, allowed
 from paddock.api.auth import authenticate
+from paddock.api.database_problems import RETRY_SECONDS, database_problem
 from paddock.api.edge import root_of
-from paddock.api.errors import ApiError, database_away
-from paddock.api.plane import Plane
+from paddock.api.errors import ApiError
+from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.jobs.errors import Refused
 from paddock.web import assets, navigation, words
 from paddock.web.json_tree import json_tree
+from paddock.web.places import is_id, place_of, place_of_subject
 from paddock.web.progress import progress_of, reported
 from paddock.web.standing import standing_of
 
@@ -75,22 +77,22 @@ log = structlog.get_logger()
 Page = Callable[[Request, Caller], Awaitable[Response]]
 
 
-def page(path: str, show: Page) -> Route:
-    """Lets in who may; a browser that is not signed in is shown the way."""
-    return Route(path, _guarded("GET", path, show), methods=["GET"])
+def page(path: str, show: Page, roles: Roles) -> Route:
+    """Lets in who has one of the roles; a browser that is not signed in is shown the way."""
+    return RouteWithRoles(path, _guarded("GET", show, roles), roles, method="GET")
 
 
-def form(path: str, change: Page) -> Route:
+def form(path: str, change: Page, roles: Roles) -> Route:
     """A change. Its CSRF token comes as a field, not by the header that scripts send to the API."""
-    return Route(path, _guarded("POST", path, change), methods=["POST"])
+    return RouteWithRoles(path, _guarded("POST", change, roles), roles, method="POST")
 
 
-def _guarded(method: str, path: str, run: Page) -> Callable[[Request], Awaitable[Response]]:
+def _guarded(method: str, run: Page, roles: Roles) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         caller: Caller | None = None
         try:
             caller = await authenticate(request, plane_of(request).tokens)
-            if caller.role not in allowed(method, path):
+            if caller.role not in roles:
                 raise ApiError(403, "not_allowed", f"A token of role '{caller.role}' may not do this.")
             # Read before the page is: what changes after that the page's stream tells.
             request.state.place = plane_of(request).hub.places.now()
@@ -103,16 +105,12 @@ def _guarded(method: str, path: str, run: Page) -> Callable[[Request], Awaitable
                 return _way_in(request)
             return await problem(request, caller, status, error.message, error.hint)
         except Exception as error:
-            if not database_away(error):
+            if (told := database_problem(error)) is None:
                 raise
-            log.warning("database unavailable", error=f"{type(error).__name__}: {error}")
-            return await problem(
-                request,
-                None,
-                503,
-                "Paddock cannot reach its database at the moment.",
-                "Nothing that was accepted is lost. Reload this page in a few seconds.",
-            )
+            log.warning("database_unavailable", error=f"{type(error).__name__}: {error}")
+            page = await problem(request, None, 503, told.message, told.hint)
+            page.headers["Retry-After"] = str(RETRY_SECONDS)
+            return page
 
     return endpoint
 
@@ -175,9 +173,15 @@ def clean(text: str) -> str:
     return text.replace("\0", "").strip()
 
 
-def plane_of(request: Request) -> Plane:
-    plane: Plane = request.app.state.plane
+def plane_of(request: Request) -> ControlPlane:
+    plane: ControlPlane = request.app.state.plane
     return plane
+
+
+def access_of(request: Request) -> Table:
+    """The roles of every route of the app that answers."""
+    table: Table = request.app.state.access
+    return table
 
 
 def regions(request: Request) -> frozenset[str]:
@@ -210,6 +214,10 @@ def _url(path: str, **query: Any) -> str:
     return url_of(_RENDERED.get().request, path, **query)
 
 
+def _json_tree(value: Any) -> Markup:
+    return json_tree(value, _url)
+
+
 def _asset(name: str) -> str:
     return url_of(_RENDERED.get().request, assets.path_of(name))
 
@@ -220,8 +228,8 @@ def _csrf() -> Markup:
 
 def _may(method: str, path: str) -> bool:
     """Whether the caller's role may use a route: what one may not do is absent from the page."""
-    caller = _RENDERED.get().caller
-    return caller is not None and caller.role in allowed(method, path)
+    rendered = _RENDERED.get()
+    return rendered.caller is not None and rendered.caller.role in allowed(access_of(rendered.request), method, path)
 
 
 async def render(
@@ -234,12 +242,13 @@ async def render(
         shared = {
             "person": caller,  # Jinja means something else by `caller`
             "standing": standing,
-            "entries": [] if caller is None else navigation.entries_for(caller.role),
+            "navigation": [] if caller is None else navigation.groups_for(caller.role, access_of(request)),
+            "entries": [] if caller is None else navigation.entries_for(caller.role, access_of(request)),
             "here": navigation.current(request.scope["path"]),
             "root": root_of(request.scope),
             "place": getattr(request.state, "place", ""),
             "version": paddock.__version__,
-            "said": _said(request),
+            "said": _notice_of(request),
         }
         asked = regions(request)
         if asked and status == 200:
@@ -276,7 +285,7 @@ def _zipped(request: Request, response: Response) -> Response:
     return response
 
 
-def _said(request: Request) -> str | None:
+def _notice_of(request: Request) -> str | None:
     text = request.cookies.get(SAID_COOKIE)
     return None if text is None else unquote(text)[:LONGEST_SAID]
 
@@ -284,14 +293,15 @@ def _said(request: Request) -> str | None:
 @cache
 def templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("paddock.web"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package) for package in assets.packages_with("templates")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(words.FILTERS)
-    environment.globals.update(url=_url, asset=_asset, csrf=_csrf, may=_may, json_tree=json_tree)
+    environment.globals.update(url=_url, asset=_asset, csrf=_csrf, may=_may, json_tree=_json_tree)
+    environment.globals.update(place_of=place_of, place_of_subject=place_of_subject, is_id=is_id)
     environment.globals.update(unique=lambda: f"x{secrets.token_hex(4)}", progress_of=progress_of, reported=reported)
     _load_parts(environment)
     return environment

@@ -7,7 +7,7 @@ the last pass over the figures: so each reading is remembered for a second, and 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -15,16 +15,20 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from paddock.api import auditing
-from paddock.db.pool import Database
-from paddock.jobs import overviews, reading
+from paddock.capability import each
+from paddock.jobs import alarms, overviews, reading
+from paddock.jobs.core import Core
 from paddock.jobs.events import DELIVERY_KIND
 from paddock.jobs.hanging import Hanging, hanging
 from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
+from paddock.jobs.schedule_runs import FailedSchedule, failed_schedules
 from paddock.jobs.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
+from paddock.web.judging import Clause
 
 REMEMBERED_SECONDS = 1.0
 # A job that hangs does so for minutes.
 HANGING_SECONDS = 15.0
+SCHEDULES_SECONDS = 5.0
 HOUR = timedelta(hours=1)
 MARKED = ("pause", "resume", "drain_on", "drain_off")
 MOST_CHANGES = 20
@@ -42,12 +46,15 @@ class Glance:
     retried_deliveries: int
     retried_since: datetime | None
     hanging: list[Hanging]
+    failed_schedules: list[FailedSchedule]
+    dismissed: Mapping[str, datetime]
 
 
 class Glances:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._trends = Trends(db)
+    def __init__(self, core: Core) -> None:
+        self._db = core.db
+        self._kinds = core.kinds
+        self._trends = Trends(core.db)
         self._kept: dict[str, tuple[float, Any]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -59,6 +66,10 @@ class Glances:
                 self._kept[key] = time.monotonic(), found
             kept: T = found
             return kept
+
+    def forget(self) -> None:
+        """Somebody changed what is seen here: they see it at once."""
+        self._kept.pop("now", None)
 
     async def now(self) -> Glance:
         return await self.shared("now", self._now)
@@ -78,6 +89,13 @@ class Glances:
     async def versions(self, name: str, since: datetime) -> list[VersionChange]:
         return await self.shared(f"versions {name}", lambda: overviews.version_changes(self._db, since))
 
+    async def alarms(self) -> list[Clause]:
+        """What the capabilities have to say."""
+        return await self.shared("alarms", self._alarms)
+
+    async def _alarms(self) -> list[Clause]:
+        return [clause for _, clauses in each("alarms") for clause in await clauses(self._db)]
+
     async def _now(self) -> Glance:
         at, counted_to = await progress(self._db)
         retried, retried_since = await overviews.retried(self._db, DELIVERY_KIND)
@@ -91,6 +109,10 @@ class Glances:
             retried_deliveries=retried,
             retried_since=retried_since,
             hanging=await self.shared("hanging", lambda: hanging(self._db), HANGING_SECONDS),
+            failed_schedules=await self.shared(
+                "schedules", lambda: failed_schedules(self._db, self._kinds), SCHEDULES_SECONDS
+            ),
+            dismissed=await alarms.dismissed(self._db),
         )
 
 
@@ -98,5 +120,5 @@ def glances(request: Request) -> Glances:
     state = request.app.state
     found: Glances | None = getattr(state, "glances", None)
     if found is None:
-        found = state.glances = Glances(state.plane.core.db)
+        found = state.glances = Glances(state.plane.core)
     return found

@@ -65,7 +65,7 @@ COLUMNS: Sequence[Column] = (
     OWNER,
     Column("tags", "Tags", _field("tags")),
     Column("priority", "Priority", _field("priority"), right=True),
-    Column("made", "Made", _field("created_at"), chosen=True),
+    Column("made", "Created", _field("created_at"), chosen=True),
     Column("started", "Started", _field("started_at")),
     Column("ended", "Ended", _field("completed_at")),
     Column("duration", "Ran", _field("run_seconds"), chosen=True, right=True),

@@ -30,8 +30,8 @@ NAMES: Mapping[str, str] = {
     "group": "Group",
     "schedule": "Schedule",
     "error_code": "Error code",
-    "since": "Made since",
-    "until": "Made before",
+    "since": "Created since",
+    "until": "Created before",
     "q": "Id or error",
     "housekeeping": "With Paddock's own upkeep",
 }
@@ -65,7 +65,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobListRequest:
     """`query` is the address without what is empty or unknown; `filter` is None when a part of it cannot be read.
     `every`: it leaves nothing out but by time."""
 
@@ -120,7 +120,7 @@ class Asked:
         return {name: str(self.query[name]) for name in ("kind", "group") if name in self.query}
 
 
-def read(items: Iterable[tuple[str, Any]], caller: Caller, now: datetime) -> Asked:
+def read(items: Iterable[tuple[str, Any]], caller: Caller, now: datetime) -> JobListRequest:
     query = query_of(items)
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
@@ -133,9 +133,9 @@ def read(items: Iterable[tuple[str, Any]], caller: Caller, now: datetime) -> Ask
             problems[name] = str(problem)
     times = {name: value for name, value in values.items() if isinstance(value, datetime)}
     if problems:
-        return Asked(query, None, False, problems, times)
+        return JobListRequest(query, None, False, problems, times)
     asked = _filter(values)
-    return Asked(query, _scoped(asked, caller), asked.empty, problems, times)
+    return JobListRequest(query, _scoped(asked, caller), asked.empty, problems, times)
 
 
 def query_of(items: Iterable[tuple[str, Any]]) -> Query:

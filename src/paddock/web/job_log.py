@@ -21,7 +21,7 @@ LINE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """`date`, `clock` and `level` are empty for the further lines of a message."""
 
     text: str
@@ -37,7 +37,7 @@ class Part:
     attempt_id: UUID
     worker: str | None
     at: datetime
-    lines: Sequence[Line]
+    lines: Sequence[LogLine]
     dropped_bytes: int = 0
 
 
@@ -54,10 +54,10 @@ def parts(chunks: Sequence[Chunk], workers: Mapping[UUID, str]) -> list[Part]:
     return found
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[LogLine]:
     for line in harmless(text).removesuffix("\n").split("\n"):
         known = LINE.match(line)
-        yield Line(line) if known is None else Line(known[4], known[1], known[2], known[3])
+        yield LogLine(line) if known is None else LogLine(known[4], known[1], known[2], known[3])
 
 
 def harmless(text: str) -> str:

@@ -4,7 +4,7 @@ The words are those of `paddock why`. What a terminal is told to type, the page 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,15 +12,19 @@ import orjson
 from markupsafe import Markup
 from starlette.requests import Request
 
+from paddock.api.around import around
 from paddock.api.job_json import job_json
 from paddock.api.pagination import encode
-from paddock.api.plane import Plane
+from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
 from paddock.jobs.model import Job
 from paddock.jobs.overviews import KindSeen
-from paddock.jobs.timelines import Entry
+from paddock.jobs.schedule_runs import ordered_job, runs_of
+from paddock.jobs.timelines import TimelineEntry
+from paddock.log import masked
 from paddock.web import timeline
+from paddock.web.faults import Fault, fault_of_job
 from paddock.web.frame import plane_of
 from paddock.web.standing import standing_of
 from paddock.web.words import duration, prose
@@ -33,13 +37,23 @@ LOOK_AGAIN = timedelta(seconds=15)
 LIVE_TIME = Markup('<time datetime="{}" data-time="{}">{}</time>')
 
 
-def shown(plane: Plane, job: Job) -> dict[str, Any]:
+def job_as_json(plane: ControlPlane, job: Job) -> dict[str, Any]:
     """The job as the API shows it."""
     found: dict[str, Any] = _plain(job_json(job, plane.core.kinds))
     return found
 
 
-async def explained(request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime) -> Explanation:
+async def ordered_by(plane: ControlPlane, caller: Caller, job: Job) -> Job | None:
+    """The job that does what this one ordered, or that job's last retry."""
+    if ordered_job(plane.core.kinds, job) is None:
+        return None
+    run = (await runs_of(plane.core.db, plane.core.kinds, [job.id])).get(job.id)
+    return None if run is None or run.last is None or not caller.sees(run.last.owner) else run.last
+
+
+async def explained(
+    request: Request, caller: Caller, job: Job, entries: Sequence[TimelineEntry], now: datetime
+) -> Explanation:
     plane = plane_of(request)
     kinds: list[Mapping[str, Any]] | None = None
     workers: list[Mapping[str, Any]] | None = None
@@ -51,12 +65,17 @@ async def explained(request: Request, caller: Caller, job: Job, entries: Sequenc
     elif (beat := _last_beat(plane, job)) is not None and now - beat > SILENT:
         workers = [{"session": str(job.session_id), "beat_at": beat, "kinds": []}]
     # Its report has a place of its own on the page.
-    facts = {**shown(plane, job), "report": None}
+    facts = {**job_as_json(plane, job), "report": None}
     state = {"drain": {"enabled": (await standing_of(request)).drained}}
-    return explain(facts, _told(entries), kinds, workers, state, now=now)
+    ordered = await ordered_by(plane, caller, job)
+    ordered_facts = None if ordered is None else job_as_json(plane, ordered)
+    beside = [asdict(one) for one in await around(plane, caller, job)]
+    return explain(
+        facts, _entries_as_json(entries), kinds, workers, state, ordered=ordered_facts, around=beside, now=now
+    )
 
 
-def _told(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+def _entries_as_json(entries: Sequence[TimelineEntry]) -> list[Mapping[str, Any]]:
     told: list[Mapping[str, Any]] = _plain([entry.to_json() for entry in entries])
     return told
 
@@ -71,6 +90,8 @@ def _kind_facts(kind: KindSeen, caller: Caller) -> dict[str, Any]:
         "name": kind.name,
         "paused": kind.paused,
         "offered": kind.offered,
+        "scaled": kind.scaled,
+        "unoffered": kind.unoffered,
         "internal": kind.internal,
         "retry": {"limit": kind.failure_limit},
     }
@@ -85,7 +106,7 @@ def _kind_facts(kind: KindSeen, caller: Caller) -> dict[str, Any]:
     return facts
 
 
-def _last_beat(plane: Plane, job: Job) -> datetime | None:
+def _last_beat(plane: ControlPlane, job: Job) -> datetime | None:
     """Each beat renews the lease by its whole length, so the end of the lease tells when the last one was."""
     if job.attempt_id is None or job.visible_at is None:
         return None
@@ -147,6 +168,8 @@ class Trouble:
     what_to_do: Sequence[Markup]
     earlier: Sequence[Mapping[str, Any]]
     serious: bool
+    # Where in its query.
+    fault: Fault | None = None
 
 
 def trouble(job: Job, why: Explanation) -> Trouble | None:
@@ -166,13 +189,14 @@ def trouble(job: Job, why: Explanation) -> Trouble | None:
         advice,
         errors[::-1],
         failing,
+        fault_of_job(last, masked(job.payload)),
     )
 
 
 # Where on this page is what `why` tells a terminal to type.
 HERE: Mapping[str, str] = {
     "run_now": "“Run now”",
-    "cancel": "“Cancel this job”",
+    "cancel": "“Cancel job”",
     "log": "The log below",
     "traceback": "below",
 }
@@ -197,13 +221,13 @@ class Step:
     tone: str
 
 
-def steps(entries: Sequence[Entry], job: Job) -> list[Step]:
+def steps(entries: Sequence[TimelineEntry], job: Job) -> list[Step]:
     begun = {entry.claimed_at: entry.worker for entry in entries if entry.from_status == "claimed" and entry.worker}
-    told = told_steps(_told(entries))
+    told = told_steps(_entries_as_json(entries))
     return [_step(entry, step.text, job, begun.get(entry.at)) for entry, step in zip(entries, told, strict=True)]
 
 
-def _step(entry: Entry, text: str, job: Job, worker: str | None) -> Step:
+def _step(entry: TimelineEntry, text: str, job: Job, worker: str | None) -> Step:
     symbol, tone, _ = {**timeline.ENDINGS, **timeline.POINTS}.get(entry.event, ("dot", "quiet", ""))
     ran = None
     if entry.from_status == "claimed" and entry.claimed_at is not None:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from paddock.jobs.alarms import Alarm
 from paddock.jobs.events import DELIVERY_KIND
 from paddock.jobs.hanging import Hanging
 from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
+from paddock.jobs.schedule_runs import FailedSchedule
 from paddock.jobs.trends import ErrorGroup
 from paddock.web.words import duration, listed, number, plural
 
@@ -38,6 +40,9 @@ class Clause:
     lasting: bool = False
     tone: str = "bad"
     aloud: str | None = None
+    # What somebody may dismiss, and the newest that it is about.
+    alarm: Alarm | None = None
+    up_to: datetime | None = None
 
     @property
     def spoken(self) -> str:
@@ -59,6 +64,9 @@ class Facts:
     retried_deliveries: int = 0
     retried_since: datetime | None = None
     hanging: Sequence[Hanging] = ()
+    failed_schedules: Sequence[FailedSchedule] = ()
+    # Up to when each alarm was dismissed.
+    dismissed: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def public(self) -> frozenset[str]:
@@ -71,7 +79,36 @@ class Facts:
 
 
 def judged(facts: Facts) -> list[Clause]:
-    return [clause for rule in RULES for clause in rule(facts)]
+    left = _without_dismissed(facts)
+    return [_dismissible(clause, rule, left) for rule in RULES for clause in rule(left)]
+
+
+def _without_dismissed(facts: Facts) -> Facts:
+    def is_new(alarm: str, at: datetime) -> bool:
+        return alarm not in facts.dismissed or at > facts.dismissed[alarm]
+
+    return replace(
+        facts,
+        errors=[error for error in facts.errors if is_new(_alarm_of(error), error.last_at)],
+        workers=[worker for worker in facts.workers if worker.live or is_new("workers", worker.beat_at)],
+        failed_schedules=[schedule for schedule in facts.failed_schedules if is_new("schedules", schedule.at)],
+    )
+
+
+def _alarm_of(error: ErrorGroup) -> Alarm:
+    return "deliveries" if error.kind == DELIVERY_KIND else "failures"
+
+
+def _dismissible(clause: Clause, rule: "Rule", facts: Facts) -> Clause:
+    """What has happened can be dismissed; what still lasts cannot."""
+    alarm = ALARMS.get(rule)
+    if alarm is None or clause.tone != "bad":
+        return clause
+    evidence = {
+        "workers": [worker.beat_at for worker in facts.workers if not worker.live],
+        "schedules": [schedule.at for schedule in facts.failed_schedules],
+    }.get(alarm, [error.last_at for error in facts.errors if _alarm_of(error) == alarm])
+    return replace(clause, alarm=alarm, up_to=max(evidence, default=None))
 
 
 def spoken(clauses: Sequence[Clause]) -> str:
@@ -88,17 +125,17 @@ def _figures_stand_still(facts: Facts) -> Iterator[Clause]:
 def _nobody_works(facts: Facts) -> Iterator[Clause]:
     if not facts.public:
         return
-    if not facts.at_work:
+    if not facts.at_work and not any(kind.scaled for kind in facts.kinds):
         last = [worker.beat_at for worker in facts.workers if facts.public.intersection(worker.kinds)]
         yield Clause("no worker is live", "/workers", since=max(last, default=None), joined="for", lasting=True)
-    elif all(worker.quiet for worker in facts.at_work):
+    elif facts.at_work and all(worker.quiet for worker in facts.at_work):
         yield Clause("every worker is quiet and claims nothing", "/workers", tone="wait")
 
 
 def _unoffered(facts: Facts) -> list[KindSeen]:
-    if not facts.at_work:  # said already, of all of them
+    if not facts.at_work and not any(kind.scaled for kind in facts.kinds):  # said already, of all of them
         return []
-    return [kind for kind in facts.kinds if not kind.offered and not kind.housekeeping and _waiting(kind)]
+    return [kind for kind in facts.kinds if kind.unoffered and not kind.housekeeping and _waiting(kind)]
 
 
 def _waiting(kind: KindSeen) -> int:
@@ -119,13 +156,11 @@ def _nobody_offers(facts: Facts) -> Iterator[Clause]:
 
 
 def _stopped_beating(facts: Facts) -> Iterator[Clause]:
-    replaced = {worker.worker_id for worker in facts.workers if worker.live}
     late = facts.beat * BEATS_MISSED
     stopped = [
-        worker
-        for worker in facts.workers
-        if not worker.dying and (facts.now - worker.beat_at > late if worker.live else worker.worker_id not in replaced)
+        worker for worker in facts.workers if worker.live and not worker.dying and facts.now - worker.beat_at > late
     ]
+    stopped += _not_replaced(facts.workers)
     if len(stopped) == 1:
         [worker] = stopped
         what = "worker" if facts.public.intersection(worker.kinds) else "replica"
@@ -133,6 +168,27 @@ def _stopped_beating(facts: Facts) -> Iterator[Clause]:
     elif stopped:
         since = max(worker.beat_at for worker in stopped)
         yield Clause(f"{len(stopped)} workers stopped beating", "/workers", since=since, joined=", the last")
+
+
+def _not_replaced(workers: Sequence[WorkerSeen]) -> list[WorkerSeen]:
+    """Those lost for which no other came: one of the same name, or one that started later and offers all that it did.
+    A worker that starts again may have another name, as a pod does. Each newcomer stands for one lost worker."""
+    live = [worker for worker in workers if worker.live and not worker.dying]
+    names = {worker.worker_id for worker in live}
+    lost = [worker for worker in workers if not worker.live and not worker.dying and worker.worker_id not in names]
+    returned = {worker.worker_id for worker in workers if not worker.live}
+    newcomers = [worker for worker in live if worker.worker_id not in returned]
+    newcomers.sort(key=lambda worker: worker.started_at)
+    left = []
+    for worker in sorted(lost, key=lambda worker: worker.beat_at):
+        heir = next(
+            (new for new in newcomers if new.started_at >= worker.beat_at and set(new.kinds) >= set(worker.kinds)), None
+        )
+        if heir is None:
+            left.append(worker)
+        else:
+            newcomers.remove(heir)
+    return left
 
 
 def _hanging(facts: Facts) -> Iterator[Clause]:
@@ -158,12 +214,13 @@ def _of_hanging(jobs: Sequence[Hanging], one: str, many: str, joined: tuple[str,
 
 
 def _failures(facts: Facts) -> Iterator[Clause]:
-    errors = [error for error in facts.errors if error.kind != DELIVERY_KIND]
+    # What somebody asked for wrongly is theirs to mend: it stays in the list of failures below and is no alarm.
+    errors = [error for error in facts.errors if error.kind != DELIVERY_KIND and error.n > error.mistakes]
     kinds = sorted({error.kind for error in errors})
     if not kinds:
         return
     since = min(error.first_at for error in errors)
-    n = sum(error.n for error in errors)
+    n = sum(error.n - error.mistakes for error in errors)
     if len(kinds) == 1:
         query = {"kind": kinds[0], "status": "failed"}
         codes = {error.code for error in errors}
@@ -174,6 +231,14 @@ def _failures(facts: Facts) -> Iterator[Clause]:
     else:
         text = f"{len(kinds)} kinds have failures in the last hour"
         yield Clause(text, "/jobs", {"status": "failed"}, since, f"({number(n)}), first", aloud=text)
+
+
+def _failed_schedules(facts: Facts) -> Iterator[Clause]:
+    names = [schedule.name for schedule in facts.failed_schedules]
+    if len(names) == 1:
+        yield Clause(f"the last run of schedule {names[0]} failed", f"/schedules/{names[0]}")
+    elif names:
+        yield Clause(f"the last runs of {_named(names, 'schedules')} failed", "/schedules")
 
 
 def _waits_long(facts: Facts) -> Iterator[Clause]:
@@ -232,18 +297,26 @@ def _named(names: Sequence[str], many: str, last: str = "and") -> str:
     return listed(sorted(names), last) if len(names) <= NAMED_AT_MOST else f"{len(names)} {many}"
 
 
-RULES: Sequence[Callable[[Facts], Iterator[Clause]]] = (
+Rule = Callable[[Facts], Iterator[Clause]]
+RULES: Sequence[Rule] = (
     _nobody_works,
     _nobody_offers,
     _stopped_beating,
     _hanging,
     _failures,
+    _failed_schedules,
     _waits_long,
     _deliveries,
     _figures_stand_still,
     _drained,
     _paused,
 )
+ALARMS: Mapping[Rule, Alarm] = {
+    _stopped_beating: "workers",
+    _failures: "failures",
+    _failed_schedules: "schedules",
+    _deliveries: "deliveries",
+}
 
 
 def judged_own(counts: Counts) -> list[Clause]:

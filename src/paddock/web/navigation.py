@@ -1,51 +1,53 @@
-"""The pages of the navigation, in its order. Who may see one says `paddock.api.access`, like of every route.
+"""The pages of the navigation, in its order: the core's first, then a group for each capability, then operating.
 
-`key` is typed after `g` to go there, `icon` names a symbol of templates/parts/sprite.svg.
+Who may see an entry is who may open its path.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
 
-from paddock.api.access import allowed
+from paddock.api.access import Table, allowed
+from paddock.capability import NavigationEntry, capabilities
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    path: str
-    name: str
-    icon: str
-    key: str
-    # Whether a new group begins with it.
-    begins: bool = False
-
-
-ENTRIES: Sequence[Entry] = (
-    Entry("/", "Overview", "overview", "o"),
-    Entry("/jobs", "Jobs", "jobs", "j"),
-    # Exports
-    Entry("/exports", "Exports", "exports", "x", begins=True),
-    Entry("/mappings", "Mappings", "mappings", "m"),
-    Entry("/snapshots", "Snapshots", "snapshots", "p"),
-    Entry("/engines", "Engines", "engines", "n"),
-    # Databases
-    Entry("/dumps", "Dumps", "dumps", "d", begins=True),
-    # Operating
-    Entry("/groups", "Groups", "groups", "r", begins=True),
-    Entry("/kinds", "Kinds", "kinds", "k"),
-    Entry("/workers", "Workers", "workers", "w"),
-    Entry("/schedules", "Schedules", "schedules", "s"),
-    Entry("/events", "Events", "events", "e"),
-    Entry("/webhooks", "Webhooks", "webhooks", "h"),
-    Entry("/audit", "Audit", "audit", "a"),
-    Entry("/settings", "Settings", "settings", "t"),
+FIRST: Sequence[NavigationEntry] = (
+    NavigationEntry("/", "Overview", "overview", "o"),
+    NavigationEntry("/jobs", "Jobs", "jobs", "j"),
+)
+OPERATING: Sequence[NavigationEntry] = (
+    NavigationEntry("/groups", "Groups", "groups", "r"),
+    NavigationEntry("/kinds", "Kinds", "kinds", "k"),
+    NavigationEntry("/workers", "Workers", "workers", "w"),
+    NavigationEntry("/schedules", "Schedules", "schedules", "s"),
+    NavigationEntry("/events", "Events", "events", "e"),
+    NavigationEntry("/webhooks", "Webhooks", "webhooks", "h"),
+    NavigationEntry("/audit", "Audit", "audit", "a"),
+    NavigationEntry("/settings", "Settings", "settings", "t"),
 )
 
 
-def entries_for(role: str) -> list[Entry]:
-    return [entry for entry in ENTRIES if role in allowed("GET", entry.path)]
+@cache
+def groups() -> tuple[tuple[NavigationEntry, ...], ...]:
+    taken = {entry.key for entry in (*FIRST, *OPERATING)}
+    declared = []
+    for capability in capabilities():
+        # Of two entries with one key the first has it.
+        entries = [entry if entry.key not in taken else entry._replace(key="") for entry in capability.navigation]
+        taken |= {entry.key for entry in entries}
+        declared += [tuple(entries)] if entries else []
+    return (tuple(FIRST), *declared, tuple(OPERATING))
+
+
+def groups_for(role: str, table: Table) -> list[list[NavigationEntry]]:
+    """Without the entries that this role may not open, and without groups that are empty then."""
+    mine = [[entry for entry in group if role in allowed(table, "GET", entry.path)] for group in groups()]
+    return [group for group in mine if group]
+
+
+def entries_for(role: str, table: Table) -> list[NavigationEntry]:
+    return [entry for group in groups_for(role, table) for entry in group]
 
 
 def current(path: str) -> str:
     """The entry a page belongs to: '/jobs/019a…' is under '/jobs'."""
     first = "/" + path.lstrip("/").partition("/")[0]
-    return first if any(entry.path == first for entry in ENTRIES) else ""
+    return first if any(entry.path == first for group in groups() for entry in group) else ""

@@ -52,11 +52,11 @@ def _submitters(seen: KindSeen) -> str:
 
 
 def _failures(seen: KindSeen) -> str:
-    cluster = f"Pressure that is nobody's fault is forgiven {seen.cluster_limit} times more."
+    cluster = f"Failures because a cluster is overloaded are retried {seen.cluster_limit} times more."
     if not seen.failure_limit:
         return f"The first transient failure ends it. {cluster}"
     retries = plural(seen.failure_limit, "retry", "retries")
-    return f"Up to {retries} of transient failures, {_apart(seen)}; saved progress begins the count anew. {cluster}"
+    return f"Up to {retries} of transient failures, {_apart(seen)}; saved progress starts the count again. {cluster}"
 
 
 def _losses(seen: KindSeen) -> str:
@@ -89,8 +89,15 @@ def _concurrency(seen: KindSeen, declared: Kind | None) -> str:
     if seen.serial:
         return "One at a time, anywhere."
     if declared is not None and declared.concurrency is not None:
-        return f"{declared.concurrency} on each worker."
+        return f"{declared.concurrency} on each worker{_shares(declared)}."
     return "As many as workers have slots."
+
+
+def _shares(declared: Kind) -> str:
+    """What a share's key is only the kind knows; of Paddock's own kinds it is a receiver."""
+    if declared.shares is None:
+        return ""
+    return f", of which one owner has {declared.shares.of_owner} at most and one receiver {declared.shares.of_key}"
 
 
 def _locks(declared: Kind | None) -> str:
@@ -98,7 +105,7 @@ def _locks(declared: Kind | None) -> str:
         return "Unknown: no code here declares this kind."
     if declared.lock_key is None:
         return "None."
-    return "One live job for each lock, which its payload names; a second one is refused and told who holds it."
+    return "One live job for each lock, which its payload names; a second one is refused, with the holder's name."
 
 
 def _cleanup(seen: KindSeen) -> str:

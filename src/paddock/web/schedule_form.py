@@ -11,6 +11,7 @@ from paddock.jobs.errors import Refused
 from paddock.jobs.model import NORMAL
 from paddock.jobs.schedules import NewSchedule, Schedule
 from paddock.log import masked
+from paddock.web.form_problems import named_fields
 from paddock.web.frame import clean
 from paddock.web.words import pretty
 
@@ -37,9 +38,14 @@ class Form:
     def refused(self, error: ApiError | Refused) -> "Form":
         """The same with what is wrong where it is wrong. What names no field of the form is raised again."""
         problems: dict[str, str] = {}
-        for place, message in told(error):
-            name = place.partition(".")[0]
-            problems.setdefault(name if name in FIELDS else "payload", message)
+        for place, message in named_fields(error):
+            name, inside, _ = place.partition(".")
+            if inside or name not in FIELDS:
+                # All of what is wrong inside of the payload, each with its place.
+                before = f"{problems['payload']} " if "payload" in problems else ""
+                problems["payload"] = f"{before}{place}: {message}"
+            else:
+                problems.setdefault(name, message)
         if isinstance(error, Refused) and error.code == "schedule_exists":
             problems = {"name": error.message}
         if isinstance(error, ApiError) and error.code in ("kind_internal", "kind_not_allowed"):
@@ -47,12 +53,6 @@ class Form:
         if not problems:
             raise error
         return replace(self, problems=problems)
-
-
-def told(error: ApiError | Refused) -> list[tuple[str, str]]:
-    """What an error says of single fields."""
-    fields: Any = error.details.get("fields") or ()
-    return [(str(item["field"]), str(item["message"])) for item in fields]
 
 
 def filled(values: Mapping[str, Any]) -> Form:
@@ -84,7 +84,7 @@ def values_of(form: Form) -> dict[str, Any]:
         try:
             return parse()
         except ApiError as error:
-            messages = [message for _, message in told(error)] or [error.message]
+            messages = [message for _, message in named_fields(error)] or [error.message]
             wrong.append({"field": name, "message": messages[0]})
             return None
 

@@ -12,7 +12,7 @@ import orjson
 from starlette.requests import Request
 
 from paddock.api import auditing
-from paddock.api.errors import database_away
+from paddock.api.database_problems import database_problem
 from paddock.api.global_config import SQL as SETTINGS
 from paddock.db.pool import Database
 from paddock.jobs.enqueueing import SQL as ENQUEUEING
@@ -39,7 +39,7 @@ async def standing_of(request: Request) -> Standing:
     try:
         state.standing = known = await _read(state.plane.core.db)
     except Exception as error:
-        if not database_away(error):
+        if database_problem(error) is None:
             raise
         # What was true is shown on; the page says itself what is wrong.
     return known

@@ -5,7 +5,7 @@ A drawing is percentages, so that it fits every width without a script. Its prom
 - Running is drawn to scale, a wait much longer than all the running is shortened (`scaling`).
 - However often a job was tried there are few bands: turns that went on later are one, attempts of long ago another.
 
-Stories carry their times as RFC 3339; whoever shows one turns them into words (`words.told`, job.js).
+Stories carry their times as RFC 3339; whoever shows one turns them into words (`words.with_plain_times`, job.js).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from paddock.jobs.model import Job
-from paddock.jobs.timelines import Entry, Relative
+from paddock.jobs.timelines import Relative, TimelineEntry
 from paddock.web.scaling import Band, Drawing, Mark, place_of, placed_on, to_scale
 from paddock.web.words import duration, machine, number, plural
 
@@ -31,11 +31,11 @@ class _Attempt:
     start: datetime
     end: datetime
     worker: str | None
-    ended: Entry | None
+    ended: TimelineEntry | None
     folded: Sequence["_Attempt"] = ()
 
 
-def draw(job: Job, entries: Sequence[Entry], now: datetime, cleanup: Relative | None = None) -> Drawing:
+def draw(job: Job, entries: Sequence[TimelineEntry], now: datetime, cleanup: Relative | None = None) -> Drawing:
     attempts = _folded(_attempts(job, entries, now))
     bands = _bands(job, entries, attempts, now)
     cleaned = _cleanup(cleanup, now)
@@ -50,7 +50,7 @@ def draw(job: Job, entries: Sequence[Entry], now: datetime, cleanup: Relative | 
 # What is known of the turns
 
 
-def _attempts(job: Job, entries: Sequence[Entry], now: datetime) -> list[_Attempt]:
+def _attempts(job: Job, entries: Sequence[TimelineEntry], now: datetime) -> list[_Attempt]:
     found = [
         _Attempt(entry.claimed_at, max(entry.claimed_at, entry.at), entry.worker or job.claimed_by, entry)
         for entry in entries
@@ -71,7 +71,7 @@ def _folded(attempts: list[_Attempt]) -> list[_Attempt]:
 # Bands
 
 
-def _bands(job: Job, entries: Sequence[Entry], attempts: Sequence[_Attempt], now: datetime) -> list[Band]:
+def _bands(job: Job, entries: Sequence[TimelineEntry], attempts: Sequence[_Attempt], now: datetime) -> list[Band]:
     end = job.completed_at or max(now, job.created_at)
     turns = _Turns(job, entries, attempts, end)
     bands: list[Band] = []
@@ -82,7 +82,7 @@ def _bands(job: Job, entries: Sequence[Entry], attempts: Sequence[_Attempt], now
         place, before = max(place, attempt.end), attempt
     bands += turns.between(place, end, _wait(job, before, last=not job.ended))
     if not bands:  # ended in the moment it was made
-        bands = [Band("wait", job.created_at, end, f"Made at {machine(job.created_at)}.")]
+        bands = [Band("wait", job.created_at, end, f"Created at {machine(job.created_at)}.")]
     if job.ended:
         return bands
     return [*bands[:-1], replace(bands[-1], open=True)]
@@ -91,7 +91,7 @@ def _bands(job: Job, entries: Sequence[Entry], attempts: Sequence[_Attempt], now
 class _Turns:
     """Turns that went on later leave no times of their own: only how many there were, and from when to when."""
 
-    def __init__(self, job: Job, entries: Sequence[Entry], attempts: Sequence[_Attempt], end: datetime) -> None:
+    def __init__(self, job: Job, entries: Sequence[TimelineEntry], attempts: Sequence[_Attempt], end: datetime) -> None:
         told = next((entry for entry in entries if entry.event == "yielded"), None)
         self.count = 0
         if told is None or job.claimed_at is None:
@@ -116,7 +116,7 @@ class _Turns:
             return []
         wait = replace(wait, start=start, end=end)
         if not self.count or start not in self.gaps:
-            return [_told_wait(wait)]
+            return [_describe_wait(wait)]
         first, last = max(start, self.start), min(end, self.end)
         story = (
             f"{plural(self.count, 'turn')} in all between {machine(self.start)} and {machine(self.end)}, "
@@ -124,9 +124,9 @@ class _Turns:
         )
         bands = [Band("turns", first, last, story, plural(self.count, "turn"), "busy")]
         if first > start:
-            bands.insert(0, _told_wait(replace(wait, kind="wait", end=first)))
+            bands.insert(0, _describe_wait(replace(wait, kind="wait", end=first)))
         if end > last:
-            bands.append(_told_wait(replace(wait, start=last)))
+            bands.append(_describe_wait(replace(wait, start=last)))
         return bands
 
 
@@ -145,7 +145,7 @@ def _to(attempt: _Attempt) -> str | None:
     return None if attempt.ended is None else attempt.ended.to_status
 
 
-def _told_wait(wait: Band) -> Band:
+def _describe_wait(wait: Band) -> Band:
     if wait.open:
         return replace(wait, story=f"Waits since {machine(wait.start)} {wait.story}.")
     story = f"Waited {wait.length} {wait.story}, from {machine(wait.start)} to {machine(wait.end)}."
@@ -193,12 +193,12 @@ POINTS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def _ending(entry: Entry) -> str:
+def _ending(entry: TimelineEntry) -> str:
     words = ENDINGS[entry.event][2] if entry.event in ENDINGS else f"then: {entry.event.replace('_', ' ')}"
     return f"{words}{_details(entry)}"
 
 
-def _details(entry: Entry) -> str:
+def _details(entry: TimelineEntry) -> str:
     """Who, and why, as the end of a sentence."""
     by = f" by {entry.actor}" if entry.actor else ""
     error = entry.error or {}
@@ -213,7 +213,7 @@ def _details(entry: Entry) -> str:
 # Marks
 
 
-def _marks(entries: Sequence[Entry], bands: Sequence[Band], attempts: Sequence[_Attempt]) -> list[Mark]:
+def _marks(entries: Sequence[TimelineEntry], bands: Sequence[Band], attempts: Sequence[_Attempt]) -> list[Mark]:
     folded = {id(one.ended) for attempt in attempts for one in attempt.folded}
     made = [_mark(entry) for entry in entries if id(entry) not in folded and entry.event in ENDINGS | POINTS]
     placed: list[Mark] = []
@@ -226,7 +226,7 @@ def _marks(entries: Sequence[Entry], bands: Sequence[Band], attempts: Sequence[_
     return placed
 
 
-def _mark(entry: Entry) -> Mark:
+def _mark(entry: TimelineEntry) -> Mark:
     symbol, tone, words = (ENDINGS | POINTS)[entry.event]
     words = words.removeprefix("then ").replace(
         "its worker", f"its worker {entry.worker}" if entry.worker else "its worker"

@@ -147,7 +147,7 @@ def _timed(text: str) -> Markup:
     )
 
 
-def told(text: str | None) -> str:
+def with_plain_times(text: str | None) -> str:
     """The same where no markup may stand: a title, an aria-label."""
     return TIME.sub(lambda found: exact(found[1]) if _exists(found[1]) else found[1], text or "")
 
@@ -190,5 +190,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "size": size,
     "status_word": status_word,
     "wall": wall,
-    "told": told,
+    "with_plain_times": with_plain_times,
 }

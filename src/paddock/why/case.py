@@ -21,6 +21,8 @@ class Case:
     workers: Sequence[Facts] | None
     state: Facts | None
     now: datetime
+    # The job that does what this one ordered, where it only orders work.
+    ordered: Facts | None = None
 
     @property
     def name(self) -> str:

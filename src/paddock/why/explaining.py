@@ -15,6 +15,7 @@ from paddock.why.words import Part, Place, Quote, Words, moment, plain, s, since
 LONG_WAIT = timedelta(minutes=1)
 # How the core says "when the old attempt has stopped": a time that never comes by itself.
 NEVER = 9999
+LONGEST_LINE = 200
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,26 @@ def explain(
     workers: Sequence[Facts] | None = None,
     state: Facts | None = None,
     *,
+    ordered: Facts | None = None,
+    around: Sequence[Facts] = (),
     now: datetime | None = None,
 ) -> Explanation:
+    """`around` is what is to be said of the whole that the job is part of, as `/api/jobs/{id}/around` answers it."""
     kind = next((seen for seen in kinds or () if seen["name"] == job["kind"]), None)
-    case = Case(job, timeline, kind, workers, state, now or datetime.now(UTC))
+    case = Case(job, timeline, kind, workers, state, now or datetime.now(UTC), ordered)
     told = EXPLAINERS[str(job["status"])](case)
-    return Explanation(told.told, told.advice, steps(timeline))
+    beside: Words = tuple(part for one in around for part in (" ", Quote(str(one["sentence"]))))
+    advice: list[Words] = [(str(sentence),) for one in around for sentence in one["what_to_do"]]
+    return Explanation((*told.told, *beside), [*told.advice, *advice], steps(timeline))
 
 
-def _said(*told: Part, advice: Sequence[Words | str] = ()) -> Explanation:
+def _explanation(*told: Part, advice: Sequence[Words | str] = ()) -> Explanation:
     return Explanation(told, [(words,) if isinstance(words, str) else words for words in advice])
 
 
 def _pending(case: Case) -> Explanation:
     if _waits_for_attempt(case):
-        return _said(
+        return _explanation(
             f"{case.name} waits until the attempt it cleans up after has stopped, or that attempt's worker is gone.",
             advice=["Nothing: it becomes due by itself, at the latest when that worker's lease ends."],
         )
@@ -74,20 +80,20 @@ def _not_due(case: Case) -> Explanation:
     run_now: Words = (Place("run_now", f"`paddock jobs run-now {case.job['id']}`"), " makes it due at once.")
     failures = (case.job.get("failure_count") or 0) + (case.job.get("cluster_count") or 0)
     if failures and case.job.get("error_message"):
-        return _said(
+        return _explanation(
             f"{case.name} failed {times(failures)}{_limit(case)} and tries again at ",
             *when,
             ". The last error was: ",
             *case.error,
-            advice=[*_hint(case.last("retry")), ("If the cause is mended already, ", *run_now)],
+            advice=[*_hint(case.last("retry")), ("If the cause is fixed already, ", *run_now)],
         )
     released = case.last("released")
     if released is not None and case.job.get("turn_count"):
         back = f"{case.name} was given back ({reason(released)}) and is due at "
-        return _said(back, *when, ".", advice=[run_now])
+        return _explanation(back, *when, ".", advice=[run_now])
     if case.job.get("turn_count"):
-        return _said(f"{case.name} ended a turn and goes on at ", *when, ".", advice=[run_now])
-    return _said(f"{case.name} is not due yet: it may run from ", *when, ".", advice=[run_now])
+        return _explanation(f"{case.name} ended a turn and goes on at ", *when, ".", advice=[run_now])
+    return _explanation(f"{case.name} is not due yet: it may run from ", *when, ".", advice=[run_now])
 
 
 def _limit(case: Case) -> str:
@@ -102,26 +108,32 @@ def _due(case: Case) -> Explanation:
     if case.kind is not None and case.kind.get("paused") and case.job.get("cleanup_of") is None:
         by = case.kind.get("paused_by") or "somebody"
         given = f" ({case.kind['pause_reason']})" if case.kind.get("pause_reason") else ""
-        return _said(
+        return _explanation(
             *waits,
             f", but {by} paused its kind '{name}'{given}: nothing new of it is claimed.{rescued}",
             advice=[f"`paddock kinds resume {name}` lets it run."],
         )
+    if _nobody_offers(case) and _scaler_comes(case):
+        return _explanation(
+            *waits,
+            f", and no worker for '{name}' runs now: the scaler brings one.{rescued}",
+            advice=["Nothing: a worker comes within two minutes."],
+        )
     if _nobody_offers(case):
-        return _said(
+        return _explanation(
             *waits,
             f", but no live worker offers the kind '{name}'.{rescued}",
-            advice=[f"Start a worker that has it: `paddock worker --kinds {name}`.", *_seen(case)],
+            advice=[f"Start a worker that has it: `paddock worker --kinds {name}`.", *_live_worker_words(case)],
         )
     offering = case.offering
     if offering and all(worker.get("quiet") or worker.get("dying") for worker in offering):
-        return _said(
+        return _explanation(
             *waits,
-            f", but every worker that offers '{name}' was told to claim nothing new.{rescued}",
+            f", but every worker that offers '{name}' is set to claim nothing new.{rescued}",
             advice=["`paddock workers quiet --off WORKER` lets one claim again, or start another worker."],
         )
     if case.kind is not None and case.kind.get("serial") and case.kind.get("claimed"):
-        return _said(
+        return _explanation(
             *waits,
             f". Only one job of kind '{name}' runs at a time, and another one does now.{rescued}",
             advice=[f"`paddock jobs list --kind {name} --status claimed` shows which."],
@@ -138,7 +150,11 @@ def _nobody_offers(case: Case) -> bool:
     return case.kind is not None and case.kind.get("offered") is False
 
 
-def _seen(case: Case) -> list[str]:
+def _scaler_comes(case: Case) -> bool:
+    return case.kind is not None and bool(case.kind.get("scaled")) and not case.kind.get("unoffered")
+
+
+def _live_worker_words(case: Case) -> list[str]:
     live = [worker for worker in case.workers or () if worker.get("live", True)]
     if not live:
         return []
@@ -159,7 +175,7 @@ def _in_line(case: Case, waits: Words, rescued: str) -> Explanation:
         advice = ["Start more workers, or raise their concurrency; `paddock workers list` shows how busy they are."]
     elif not others:
         advice = ["Nothing: a free worker takes it in a moment."]
-    return _said(*waits, f"{behind}.{busy}{rescued}", advice=advice)
+    return _explanation(*waits, f"{behind}.{busy}{rescued}", advice=advice)
 
 
 def _claimed(case: Case) -> Explanation:
@@ -175,7 +191,7 @@ def _claimed(case: Case) -> Explanation:
     beat = moment(holder.get("beat_at")) if holder else None
     if beat is not None and case.now - beat > SILENT:
         ends = case.time("visible_at")
-        return _said(
+        return _explanation(
             *running,
             " That worker was last heard of ",
             since(beat, case.now),
@@ -186,7 +202,7 @@ def _claimed(case: Case) -> Explanation:
         )
     heard: Words = () if beat is None else (" The worker was last heard of ", since(beat, case.now), " ago.")
     watch = f"`paddock jobs watch {case.job['id']}` follows it; `paddock jobs logs` shows what it says."
-    return _said(*running, *heard, _rescued(case), advice=[(Place("watch", watch),)])
+    return _explanation(*running, *heard, _rescued(case), advice=[(Place("watch", watch),)])
 
 
 def _submitted(case: Case) -> Explanation:
@@ -196,8 +212,8 @@ def _submitted(case: Case) -> Explanation:
         *(() if at is None else (" for ", since(at, case.now))),
         ".",
     )
-    if _nobody_offers(case):
-        return _said(
+    if _nobody_offers(case) and not _scaler_comes(case):
+        return _explanation(
             *waits,
             f" No live worker offers the kind '{case.job['kind']}', so nobody looks whether that has ended.",
             advice=[f"Start a worker that has it: `paddock worker --kinds {case.job['kind']}`."],
@@ -205,7 +221,7 @@ def _submitted(case: Case) -> Explanation:
     failed = case.job.get("error_message") and case.last("retry") is not None
     trouble: Words = (" The last look failed: ", *case.error) if failed else ()
     look: Words = (" The next look is ", until(case.due_at, case.now), ".")
-    return _said(
+    return _explanation(
         *waits,
         *(look if case.due_in > timedelta(0) else (" It is looked at now.",)),
         *trouble,
@@ -217,7 +233,20 @@ def _completed(case: Case) -> Explanation:
     ran = f" after running for {span(timedelta(seconds=case.job.get('run_seconds') or 0))}"
     turns = case.job.get("turn_count") or 1
     inside = f" in {turns} turns" if turns > 1 else ""
-    return _said(f"{case.name} completed{ran}{inside}.{_rescued(case)}", *_forgiven(case))
+    told: Words = (f"{case.name} completed{ran}{inside}.{_rescued(case)}", *_forgiven(case))
+    return _explanation(*told) if case.ordered is None else _of_ordered(case.ordered, told)
+
+
+def _of_ordered(job: Facts, told: Words) -> Explanation:
+    """It has done its own part, which says nothing about the work it ordered."""
+    status, work = job["status"], f"the {job['kind']} job it made"
+    advice: list[Words] = [(Place("ordered", f"`paddock why {job['id']}` tells more."),)]
+    if status == "failed":
+        error = Case(job, (), None, None, None, datetime.now(UTC)).error
+        return _explanation(*told, f" But {work} failed: ", *error, advice=advice)
+    if status in ("completed", "cancelled"):
+        return _explanation(*told, f" And {work} {'completed' if status == 'completed' else 'was cancelled'}.")
+    return _explanation(*told, f" What it ordered has not ended: {work} is {status}.", advice=advice)
 
 
 def _failed(case: Case) -> Explanation:
@@ -228,15 +257,15 @@ def _failed(case: Case) -> Explanation:
     elif case.job.get("failure_count"):
         before = f" It had failed {times(case.job['failure_count'])} before."
     advice = [*_failure_advice(case, code), *_again(case)]
-    return _said(f"{case.name} failed: ", *case.error, before, advice=advice)
+    return _explanation(f"{case.name} failed: ", *case.error, before, advice=advice)
 
 
 ADVICE: Mapping[str, str | Words] = {
     "worker_lost": "Look whether it is the job that ends its workers (memory is the usual reason) before trying again.",
-    "attempts_exhausted": "Mend what the last error names before trying again.",
+    "attempts_exhausted": "Fix what the last error names before trying again.",
     "timed_out": "It took longer than its kind allows: make the work smaller, or raise the kind's total time-out.",
     "turn_timeout": "One turn took longer than its kind allows: make the work smaller, or raise the kind's turn time-out.",
-    "stalled": "It saved no progress for longer than its kind allows: look at its log for where it stood still.",
+    "stalled": "It saved no progress for longer than its kind allows: look at its log for where it stopped.",
     "invalid_payload": "The payload is not what its kind takes: submit a new job with a corrected one.",
     "invalid_result": "Its handler returned something that cannot be stored; this is for whoever wrote the kind.",
     "unclassified_error": (
@@ -248,7 +277,7 @@ ADVICE: Mapping[str, str | Words] = {
 
 
 def _failure_advice(case: Case, code: str) -> list[str | Words]:
-    told: list[str | Words] = [*_hint_of_errors(case.job)]
+    told: list[str | Words] = [*_place_of_errors(case.job), *_hint_of_errors(case.job)]
     if code in ADVICE:
         told.append(ADVICE[code])
     return told or [(Place("log", f"`paddock jobs logs {case.job['id']}`"), " shows what it said before.")]
@@ -260,7 +289,7 @@ def _cancelled(case: Case) -> Explanation:
     told = f"{case.name} was cancelled by {by}" if by else f"{case.name} was cancelled"
     told += f": {str(given).rstrip('.')}." if given else ", who gave no reason." if by else "."
     before = " It had never run." if not case.job.get("turn_count") else ""
-    return _said(f"{told}{before}", advice=_again(case))
+    return _explanation(f"{told}{before}", advice=_again(case))
 
 
 EXPLAINERS: Mapping[str, Callable[[Case], Explanation]] = {
@@ -326,3 +355,15 @@ def _hint_of_errors(job: Facts) -> list[str]:
     errors = job.get("errors") or []
     hint = errors[-1].get("hint") if errors else None
     return [str(hint)] if hint else []
+
+
+def _place_of_errors(job: Facts) -> list[str | Words]:
+    """What to change in a query that was refused: the line with the error in it, as it was asked."""
+    last = (job.get("errors") or [{}])[-1]
+    line, column, sql = last.get("line"), last.get("column"), (job.get("payload") or {}).get("sql")
+    lines = sql.split("\n") if isinstance(sql, str) else []
+    if not isinstance(line, int) or not 1 <= line <= len(lines):
+        return []
+    at = f", at column {column}" if isinstance(column, int) else ""
+    text = lines[line - 1].strip()[:LONGEST_LINE]
+    return [(f"Change line {line} of its query{at}: ", Quote(text), " Then make a new one: a retry asks the same.")]

@@ -33,7 +33,7 @@ class Quote:
 class Place:
     """What a terminal is told to type and a page has a place for, or what a page says elsewhere."""
 
-    name: Literal["run_now", "cancel", "retry", "retried", "log", "watch", "traceback"]
+    name: Literal["run_now", "cancel", "retry", "retried", "log", "watch", "traceback", "ordered"]
     text: str
 
 

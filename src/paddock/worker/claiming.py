@@ -4,6 +4,7 @@ With no room at all a poll for nothing is out, because its answer also brings wo
 """
 
 import asyncio
+from math import inf
 from uuid import UUID, uuid4
 
 import structlog
@@ -13,8 +14,8 @@ from paddock.jobs import wire
 from paddock.jobs.link import Link, LinkRefused, SessionUnknown
 from paddock.jobs.model import Verdict
 from paddock.worker.holding import Holding
-from paddock.worker.line import Line
-from paddock.worker.session import Session
+from paddock.worker.patience import PatientCalls
+from paddock.worker.session import WorkerSession
 from paddock.worker.settings import Settings
 from paddock.worker.slots import Ask, Slots
 
@@ -34,8 +35,8 @@ class Claims:
         self,
         *,
         link: Link,
-        line: Line,
-        session: Session,
+        line: PatientCalls,
+        session: WorkerSession,
         slots: Slots,
         holding: Holding,
         settings: Settings,
@@ -86,15 +87,15 @@ class Claims:
             claim.limit, claim.submitted_limit, claim.wait_seconds = 0, 0, 0
             self._holding.hand_back((await self._ask(claim)).jobs)
 
-    async def bring_one(self, only: list[UUID]) -> wire.Claimed:
-        """One job, started; with `only`, one of these, their cleanups and follow-ups. Empty after a while."""
+    async def bring_one(self, only: list[UUID], wait_seconds: float = inf) -> wire.Claimed:
+        """One job, started; with `only`, one of these, their cleanups and follow-ups. Empty after a while, `wait_seconds`
+        at most."""
         asked_at = self._clock.monotonic()
         claim = self._claim(Ask(self._slots.kinds, 1, 0))
         claim.submitted_limit, claim.only = None, list(only)
-        if only:
-            claim.wait_seconds = min(claim.wait_seconds, ONLY_WAIT_SECONDS)
+        claim.wait_seconds = min(claim.wait_seconds, ONLY_WAIT_SECONDS if only else wait_seconds)
         answer = await self._ask(claim)
-        self._heed(answer)
+        self._drop_lost(answer)
         self._slots.take(answer.jobs)
         self._start(answer.jobs)
         if not answer.jobs:
@@ -116,7 +117,7 @@ class Claims:
         asked_at = self._clock.monotonic()
         try:
             answer = await self._ask(self._claim(ask))
-            self._heed(answer)
+            self._drop_lost(answer)
             jobs = answer.jobs
             if not jobs:
                 await self._pause_if_hasty(asked_at)  # its slots stay reserved, so that no other poll takes its place
@@ -140,7 +141,7 @@ class Claims:
         while True:
             asked_at = self._clock.monotonic()
             # It names no kinds, so that no wake-up is spent on it.
-            self._heed(await self._ask(self._claim(Ask([], 0, 0))))
+            self._drop_lost(await self._ask(self._claim(Ask([], 0, 0))))
             await self._pause_if_hasty(asked_at)
             self._holding.freed.set()  # a worker that is no longer quiet asks for work again
 
@@ -170,7 +171,7 @@ class Claims:
             limits=ask.limits,
         )
 
-    def _heed(self, answer: wire.Claimed) -> None:
+    def _drop_lost(self, answer: wire.Claimed) -> None:
         for attempt_id in answer.lost:
             self._holding.lost(attempt_id, Verdict.CANCELLED)
 

@@ -1,13 +1,16 @@
 """How a turn's end becomes a message: outcomes as they are, exceptions by one rule, texts scrubbed and bounded."""
 
+import re
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from pydantic import ValidationError
 
+from paddock.field_errors import field_errors
 from paddock.jobs import wire
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import (
     MAX_ERROR_MESSAGE,
@@ -19,12 +22,15 @@ from paddock.jobs.model import (
     NewJob,
 )
 from paddock.jobs.outcomes import Again, Done, Outcome, PermanentFailure, TransientFailure
+from paddock.jobs.values import INEXACT, has_inexact_number
 from paddock.log import scrub
 
 MAX_HINT = 1_000
 MAX_CODE = 100
 
 _encode = msgspec.json.Encoder().encode
+# What JSON may have made of a number that it cannot hold: of NaN and the infinities, and of very long integers.
+_SUSPECT = re.compile(rb"null|[0-9]{19}")
 
 
 class InvalidPayload(Exception):
@@ -49,7 +55,7 @@ def failure_of(kind: Kind, job: wire.ClaimedJob, error: BaseException) -> wire.F
 def encoded_state(state: Any) -> msgspec.Raw:
     """Saved state, checked here so that the handler that made it sees the error."""
     try:
-        encoded = _encode(state)
+        encoded = _encoded(state)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise PermanentRunnerError(f"The saved state cannot be sent: {error}", code="invalid_saved") from error
     if len(encoded) > MAX_SAVED_BYTES:
@@ -67,7 +73,10 @@ def _meaning(kind: Kind, error: BaseException) -> Outcome:
             JobError(error.code, error.message, error.hint, _trace(error)), error.budget, error.delay
         )
     if isinstance(error, PermanentRunnerError):
-        return PermanentFailure(JobError(error.code, error.message, error.hint, _trace(error)))
+        told = JobError(error.code, error.message, error.hint, _trace(error))
+        if isinstance(error, UserMistake):
+            told = replace(told, mistake=True, line=error.line, column=error.column)
+        return PermanentFailure(told)
     if isinstance(error, InvalidPayload):
         hint = f"Compare it with the payload of kind '{kind.name}'; another version may have written it."
         return PermanentFailure(JobError("invalid_payload", str(error), hint))
@@ -77,10 +86,7 @@ def _meaning(kind: Kind, error: BaseException) -> Outcome:
 
 def payload_error(kind: Kind, error: ValidationError) -> InvalidPayload:
     """Names every wrong field; never its value, which may be anything."""
-    fields = "; ".join(
-        f"{'.'.join(map(str, found['loc'])) or 'payload'}: {found['msg']}"
-        for found in error.errors(include_url=False, include_context=False, include_input=False)
-    )
+    fields = " ".join(f"{found.field or 'payload'}: {found.sentence}" for found in field_errors(error))
     return InvalidPayload(f"The payload is not what kind '{kind.name}' takes: {fields}")
 
 
@@ -126,19 +132,28 @@ def _item(job: wire.ClaimedJob, outcome: Outcome | object) -> wire.FinishItem:
 
 
 def _result(result: Any) -> msgspec.Raw:
-    encoded = _encode(result)
+    encoded = _encoded(result)
     if len(encoded) > MAX_RESULT_BYTES:
         raise ValueError(f"the result has {len(encoded)} bytes, {MAX_RESULT_BYTES} are allowed")
     return msgspec.Raw(encoded)
 
 
+def _encoded(value: Any) -> bytes:
+    encoded = _encode(value)
+    if _SUSPECT.search(encoded) and has_inexact_number(msgspec.to_builtins(value, str_keys=True)):
+        raise ValueError(f"it contains {INEXACT}; write it as text")
+    return encoded
+
+
 def _event(event: NewEvent) -> wire.Event:
+    _encoded(event.data)
     return wire.Event(type=event.type, subject=event.subject, data=event.data)
 
 
 def _follow_up(job: NewJob) -> wire.FollowUp:
     if job.run_at is not None:
         raise ValueError("a follow-up takes a delay, not a time: only the database has a clock")
+    _encoded(job.payload)
     return wire.FollowUp(
         kind=job.kind,
         payload=job.payload,
@@ -154,6 +169,9 @@ def _error(error: JobError) -> wire.Error:
         message=_printable(scrub(str(error.message), limit=MAX_ERROR_MESSAGE)),
         hint=None if error.hint is None else _printable(scrub(str(error.hint), limit=MAX_HINT)),
         traceback=None if error.traceback is None else _printable(scrub(error.traceback, limit=MAX_TRACEBACK)),
+        mistake=error.mistake,
+        line=error.line,
+        column=error.column,
     )
 
 
@@ -165,7 +183,7 @@ def _printable(text: str) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # somebody's __str__: the failure is worth more than its text
+    except BaseException as broken:  # somebody's __str__: the failure is worth more than its text
         return f"<{type(broken).__name__} in __str__>"
 
 
@@ -173,5 +191,5 @@ def _trace(error: BaseException) -> str:
     """The end of the traceback: that is where the fault is. Scrubbed first: the cut could hide a secret's name."""
     try:
         return scrub("".join(traceback.format_exception(error, limit=-50)))[-MAX_TRACEBACK:]
-    except Exception as broken:
+    except BaseException as broken:
         return f"<no traceback: {type(broken).__name__}>"

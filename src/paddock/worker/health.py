@@ -10,10 +10,12 @@ from paddock.worker.supervisor import Worker
 
 def application(worker: Worker) -> web.Application:
     async def health(_: web.Request) -> web.Response:
-        return _said(worker.healthy, "alive", "The supervisor's loop has not turned for a while.")
+        return _answer(worker.healthy, "alive", "The supervisor's loop has not turned for a while.")
 
     async def ready(_: web.Request) -> web.Response:
-        return _said(worker.ready, "ready", "Not registered, no beat acknowledged within the lease, or shutting down.")
+        return _answer(
+            worker.ready, "ready", "Not registered, no beat acknowledged within the lease, or shutting down."
+        )
 
     async def metrics(_: web.Request) -> web.Response:
         body, content_type = worker.metrics.render()
@@ -26,7 +28,7 @@ def application(worker: Worker) -> web.Application:
     return app
 
 
-def _said(good: bool, status: str, why_not: str) -> web.Response:
+def _answer(good: bool, status: str, why_not: str) -> web.Response:
     if good:
         return web.json_response({"data": {"status": status}})
     error = {"code": f"not_{status}", "message": why_not, "details": {}}

@@ -23,8 +23,8 @@ from paddock.jobs.link import Link
 from paddock.jobs.model import Verdict
 from paddock.metrics import Metrics
 from paddock.worker.attempts import NEVER, Attempt, Stop
-from paddock.worker.line import Line
 from paddock.worker.outbox import REFUSED, Outbox
+from paddock.worker.patience import PatientCalls
 from paddock.worker.running import Runner, Runners, forget_contents
 from paddock.worker.shipping import Shipper
 from paddock.worker.slots import Slots
@@ -47,7 +47,7 @@ class Holding:
         self,
         *,
         link: Link,
-        line: Line,
+        line: PatientCalls,
         kinds: Kinds,
         runners: Runners,
         slots: Slots,
@@ -196,7 +196,7 @@ class Holding:
                 verdict=verdict,
             )
 
-    def _saves_answered(self, answers: list[tuple[wire.SaveItem, wire.Verdict]]) -> None:
+    def _saves_answered(self, answers: list[tuple[wire.SaveItem, wire.ItemVerdict]]) -> None:
         now = self._clock.monotonic()
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
@@ -214,7 +214,7 @@ class Holding:
                 attempt.ask_at = now + STALE_PATIENCE
                 attempt.kill_at = now + STALE_PATIENCE + attempt.grace()
 
-    def _finished(self, answers: list[tuple[wire.FinishItem, wire.Verdict]]) -> None:
+    def _finished(self, answers: list[tuple[wire.FinishItem, wire.ItemVerdict]]) -> None:
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None:
@@ -230,11 +230,11 @@ class Holding:
                 self._log_dropped("finish", attempt, verdict)
                 self._let_go(attempt, verdict.verdict)
 
-    def _replace_refused(self, attempt: Attempt, verdict: wire.Verdict) -> None:
+    def _replace_refused(self, attempt: Attempt, verdict: wire.ItemVerdict) -> None:
         message = f"The control plane could not take the result: {verdict.message or 'no reason given'}"
         self._finishes.put(attempt.failure("invalid_result", message, permanent=True))
 
-    def _released(self, answers: list[tuple[wire.ReleaseItem, wire.Verdict]]) -> None:
+    def _released(self, answers: list[tuple[wire.ReleaseItem, wire.ItemVerdict]]) -> None:
         for item, verdict in answers:
             attempt = self._attempts.get(item.attempt_id)
             if attempt is None:
@@ -245,7 +245,7 @@ class Holding:
                 self._log_dropped("release", attempt, verdict)
             self._let_go(attempt, verdict.verdict if verdict.verdict in LOST else "released")
 
-    def _log_dropped(self, what: str, attempt: Attempt, verdict: wire.Verdict) -> None:
+    def _log_dropped(self, what: str, attempt: Attempt, verdict: wire.ItemVerdict) -> None:
         log.error(
             "write_refused",
             what=what,

@@ -14,7 +14,7 @@ import structlog
 
 from paddock.jobs import wire
 from paddock.jobs.link import LinkDown, LinkRefused, SessionUnknown
-from paddock.worker.line import Line
+from paddock.worker.patience import PatientCalls
 
 T = TypeVar("T", bound=wire.FinishItem | wire.SaveItem | wire.ReleaseItem)
 
@@ -30,9 +30,9 @@ log = structlog.get_logger(__name__)
 class Outbox(Generic[T]):
     def __init__(
         self,
-        line: Line,
+        line: PatientCalls,
         send: Callable[[list[T]], Awaitable[wire.Verdicts]],
-        settle: Callable[[list[tuple[T, wire.Verdict]]], None],
+        settle: Callable[[list[tuple[T, wire.ItemVerdict]]], None],
         *,
         calls_in_flight: int = 1,
     ) -> None:
@@ -83,7 +83,7 @@ class Outbox(Generic[T]):
                 await self._deliver(batch[:middle])
                 await self._deliver(batch[middle:])
             else:
-                verdict = wire.Verdict(id=batch[0].id, verdict=REFUSED, message=str(error))
+                verdict = wire.ItemVerdict(id=batch[0].id, verdict=REFUSED, message=str(error))
                 self._settle([(batch[0], verdict)])
         else:
             self._settle(list(zip(batch, in_order(batch, answer.verdicts), strict=True)))
@@ -99,7 +99,7 @@ class Outbox(Generic[T]):
             raise LinkDown(f"{type(error).__name__}: {error}") from error
 
 
-def in_order(items: Sequence[T | wire.Held], verdicts: Sequence[wire.Verdict]) -> list[wire.Verdict]:
+def in_order(items: Sequence[T | wire.Held], verdicts: Sequence[wire.ItemVerdict]) -> list[wire.ItemVerdict]:
     """One verdict for each item. The control plane answers in the order of the items; where it does not, or answers
     less, the ids decide, and what it said nothing about is `unanswered`."""
     if len(items) == len(verdicts) and all(
@@ -110,6 +110,6 @@ def in_order(items: Sequence[T | wire.Held], verdicts: Sequence[wire.Verdict]) -
     return [
         by_attempt.get((item.id, item.attempt_id))
         or by_attempt.get((item.id, None))
-        or wire.Verdict(id=item.id, verdict=UNANSWERED)
+        or wire.ItemVerdict(id=item.id, verdict=UNANSWERED)
         for item in items
     ]

@@ -6,11 +6,9 @@ can be killed.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from paddock.child_processes.spawning import ChildProcess, import_path
 from paddock.jobs import wire
 from paddock.jobs.kinds import Kind
 from paddock.worker import ipc
@@ -60,7 +59,16 @@ class RunnerOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, fd: int, deadline: int, *, blocking: bool) -> list[str]:
-        command = [sys.executable, "-m", "paddock.worker.runner", "--fd", str(fd), "--supervisor", str(os.getpid())]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "paddock.worker.runner",
+            "--fd",
+            str(fd),
+            "--supervisor",
+            str(os.getpid()),
+        ]
         command += ["--deadline", str(deadline), "--kinds", self.kinds, "--log-level", self.log_level]
         command += ["--resources", self.resources] if self.resources else []
         command += ["--otel-endpoint", self.otel_endpoint] if self.otel_endpoint else []
@@ -89,26 +97,19 @@ class ProcessRunner:
         self._deadline = Deadline(memory)
         try:
             with theirs:
-                self._process = subprocess.Popen(
+                self._process = ChildProcess(
                     options.command(theirs.fileno(), memory, blocking=not shared),
+                    # What an operator sets is for handlers too.
+                    environment={**SMALL_HEAPS, **os.environ, **options.environment, **import_path()},
+                    stdout=None,
+                    stderr=None,
                     pass_fds=[theirs.fileno(), memory],
-                    stdin=subprocess.DEVNULL,
-                    env={
-                        **SMALL_HEAPS,
-                        **os.environ,
-                        **options.environment,
-                        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    },
-                    start_new_session=True,
                 )
         finally:
             os.close(memory)
         self._pipe = ipc.Pipe(ours, self._frame, self._gone)
-        self._pidfd: int | None = None
-        if hasattr(os, "pidfd_open"):
-            # The end of the socket is not enough: a process the handler forked may hold it open.
-            self._pidfd = os.pidfd_open(self._process.pid)
-            self._loop.add_reader(self._pidfd, self._gone)
+        # The end of the socket is not enough: a process the handler forked may hold it open.
+        self._process.when_ended(self._gone)
 
     @property
     def pid(self) -> int:
@@ -134,7 +135,7 @@ class ProcessRunner:
 
     def kill(self) -> None:
         self.doomed = self.killed = True
-        self._kill_group()
+        self._process.kill()
 
     def leave(self) -> None:
         """Asks it to go, by closing the socket."""
@@ -142,18 +143,13 @@ class ProcessRunner:
         self._pipe.close()
         self._gone()
 
-    def _kill_group(self) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
     def _frame(self, frame: bytes) -> None:
         try:
             messages = ipc.from_runner.decode(frame)
         except msgspec.MsgspecError as error:
             # A process that cannot speak cannot be believed: its turns fail with it.
             log.error("runner_spoke_nonsense", pid=self.pid, error=str(error))
-            self._kill_group()
+            self._process.kill()
             return
         for message in messages:
             if isinstance(message, ipc.Ended):
@@ -181,34 +177,20 @@ class ProcessRunner:
             self.busy = False
             self.idle_since = time.monotonic()
             if self.doomed:
-                self._kill_group()
+                self._process.kill()
 
     def _gone(self) -> None:
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
         if self.ended is None:
-            self.ended = self._loop.create_task(self._bury())
+            self.ended = self._loop.create_task(self._reap())
 
-    async def _bury(self) -> None:
-        """Waits until the process is gone. Its group is killed before it is reaped: until then its id is not reused."""
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while not _exited(self._process.pid):
-            if time.monotonic() > deadline:
-                self._kill_group()
-            await asyncio.sleep(0.005)
-        self._kill_group()
-        how = _how(self._process.wait())
+    async def _reap(self) -> None:
+        """Waits until the process is gone."""
+        how = _how(await self._process.end(grace=LEAVE_SECONDS))
         self._pipe.drain()  # what it said before it died counts
         self._pipe.close()
         self._deadline.close()
         self.dead = self.doomed = True
         self._owner.died(self, how)
-
-
-def _exited(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _how(code: int) -> str:

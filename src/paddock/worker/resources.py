@@ -5,17 +5,20 @@ other packages add factories through the entry-point group `paddock.resources`, 
 """
 
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
+from paddock.entry_points import entry_points
 from paddock.jobs import wire
 from paddock.jobs.errors import TransientResourceError
 from paddock.jobs.kinds import Kind
 
-Factories = Mapping[type, Callable[[], object]]
+log = logging.getLogger(__name__)
+Factory = Callable[[], object]
+Factories = Mapping[type, Factory]
 
 
 class Resources:
@@ -48,11 +51,29 @@ class Resources:
         return self._built[type_]
 
 
-def from_entry_points() -> dict[type, Callable[[], object]]:
+def from_entry_points() -> tuple[dict[type, Callable[[], object]], dict[str, str]]:
+    """The factories of other packages, and the entry points whose factories are missing, with why. A package that cannot be
+    imported takes nobody else's work with it: only handlers that need what it brings fail, and say so."""
     found: dict[type, Callable[[], object]] = {}
+    broken: dict[str, str] = {}
     for point in entry_points(group="paddock.resources"):
-        found.update(point.load())
-    return found
+        try:
+            found.update(_factories_of(point.name, point.load()))
+        except (Exception, SystemExit) as problem:  # whatever a stranger's module raises when it is imported
+            broken[point.name] = f"{type(problem).__name__}: {problem}"
+            log.error("The resources of the entry point '%s' are missing: %s", point.name, broken[point.name])
+    return found, broken
+
+
+def _factories_of(name: str, loaded: object) -> Factories:
+    if not isinstance(loaded, Mapping):
+        raise TypeError(f"Entry point '{name}' of paddock.resources gave {loaded!r}, which is not a mapping.")
+    for type_, factory in loaded.items():
+        if not isinstance(type_, type) or not callable(factory):
+            raise TypeError(
+                f"Entry point '{name}' of paddock.resources maps {type_!r} to {factory!r}: not a type to a factory."
+            )
+    return loaded
 
 
 @cache

@@ -7,7 +7,6 @@ from a terminal or a service manager are for the supervisor: here they do nothin
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import importlib
 import logging
 import os
@@ -23,13 +22,14 @@ from uuid import UUID
 import uvloop
 
 from paddock import garbage, log, tracing
+from paddock.child_processes.beginning import die_with
 from paddock.jobs import wire
 from paddock.jobs.errors import StaleAttempt
 from paddock.jobs.kinds import Kinds
 from paddock.worker import ipc
 from paddock.worker.ending import failure_of, item_for
 from paddock.worker.guarding import Deadline, Guard
-from paddock.worker.lines import BYTES_PER_SECOND, LogBuffers
+from paddock.worker.log_lines import BYTES_PER_SECOND, LogBuffers
 from paddock.worker.resources import Factories, Resources, from_entry_points, function_of
 from paddock.worker.turns import (
     TurnPort,
@@ -44,7 +44,6 @@ from paddock.worker.turns import (
 
 # Reports and lines gather this long before they go to the supervisor.
 GATHER = 0.25
-PR_SET_PDEATHSIG = 1
 # How long a thread that decodes keeps the interpreter once the loop wants it; Python's own 5 ms add up over threads.
 SWITCH_SECONDS = 0.001
 
@@ -241,14 +240,6 @@ class OtherRecords(logging.Handler):
             logging.getLogger().handle(record)
 
 
-def die_with(supervisor: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have died before the line above; then nobody would ever send that signal.
-    if os.getppid() != supervisor:
-        os._exit(0)
-
-
 def named(spec: str) -> Any:
     """`package.module:attribute`, called if it is a function."""
     module, _, attribute = spec.partition(":")
@@ -280,7 +271,8 @@ def main() -> None:
     tracing.configure(options.otel_endpoint, "paddock-worker")
     kinds: Kinds = named(options.kinds)
     ours: Factories = named(options.resources) if options.resources else {}
-    resources = Resources(factories={**from_entry_points(), **ours})
+    others, _ = from_entry_points()  # what is missing is in the log, and fails the handlers that need it
+    resources = Resources(factories={**others, **ours})
     garbage.settle()
     if options.blocking:
         BlockingHost(kinds, resources, guard).run(end)

@@ -17,8 +17,8 @@ from paddock.jobs.link import Link, LinkDown, LinkRefused, SessionUnknown
 from paddock.jobs.model import Verdict
 from paddock.metrics import Metrics
 from paddock.worker.holding import LOST, Holding
-from paddock.worker.line import CREDENTIALS, Line
 from paddock.worker.outbox import in_order
+from paddock.worker.patience import CREDENTIALS, PatientCalls
 
 GONE = LOST | {Verdict.UNKNOWN.value}
 REPORT_PERIOD = 1.0
@@ -27,9 +27,16 @@ LEAST_TIMEOUT = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Session:
+class WorkerSession:
     def __init__(
-        self, *, link: Link, line: Line, holding: Holding, register: wire.Register, clock: Clock, metrics: Metrics
+        self,
+        *,
+        link: Link,
+        line: PatientCalls,
+        holding: Holding,
+        register: wire.Register,
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._link = link
         self._line = line
@@ -134,12 +141,12 @@ class Session:
         else:
             self._line.came_back()
             self.quiet = answer.quiet if renew else self.quiet
-            self._heed(held, answer.verdicts)
+            self._drop_lost(held, answer.verdicts)
             return True
         self._holding.report_again(held)
         return False
 
-    def _heed(self, held: Sequence[wire.Held], verdicts: Sequence[wire.Verdict]) -> None:
+    def _drop_lost(self, held: Sequence[wire.Held], verdicts: Sequence[wire.ItemVerdict]) -> None:
         for item, verdict in zip(held, in_order(held, verdicts), strict=True):
             if verdict.verdict in GONE:
                 self._holding.lost(item.attempt_id, verdict.verdict)

@@ -14,7 +14,7 @@ from paddock.clock import Clock
 from paddock.jobs import wire
 from paddock.jobs.link import LinkDown, LinkRefused, SessionUnknown
 from paddock.metrics import Metrics
-from paddock.worker.lines import LogBuffers
+from paddock.worker.log_lines import LogBuffers
 
 PERIOD = 1.0
 

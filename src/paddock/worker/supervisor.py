@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -21,10 +22,10 @@ from paddock.metrics import Metrics
 from paddock.stopping import cancel
 from paddock.worker.claiming import Claims
 from paddock.worker.holding import Holding
-from paddock.worker.line import Line
 from paddock.worker.once import Once
+from paddock.worker.patience import PatientCalls
 from paddock.worker.running import Runners
-from paddock.worker.session import Session
+from paddock.worker.session import WorkerSession
 from paddock.worker.settings import Settings
 from paddock.worker.shipping import Shipper
 from paddock.worker.slots import Slots
@@ -71,7 +72,7 @@ class Worker:
             settings.submitted_concurrency,
             {**limits, **settings.kind_concurrency},
         )
-        line = Line(self._clock, settings.empty_backoff)
+        line = PatientCalls(self._clock, settings.empty_backoff)
         self._shipper = Shipper(link.logs, self._clock, self.metrics)
         self.holding = Holding(
             link=link,
@@ -84,7 +85,7 @@ class Worker:
             metrics=self.metrics,
             calls_in_flight=settings.claims_in_flight,
         )
-        self._session = Session(
+        self._session = WorkerSession(
             link=link,
             line=line,
             holding=self.holding,
@@ -128,9 +129,10 @@ class Worker:
         await self._live(self._claims.run(), signals=signals)
         return 0 if self.holding.settled else 1
 
-    async def run_once(self, *, signals: bool = False) -> int:
-        """One job to its end or release, its cleanup and follow-ups included: 0 if all of them completed, else 1."""
-        code = await self._live(Once(self._claims, self.holding).run(), signals=signals)
+    async def run_once(self, *, wait: timedelta | None = None, signals: bool = False) -> int:
+        """One job to its end or release, its cleanup and follow-ups included: 0 if all of them completed, or none came
+        within `wait`; else 1."""
+        code = await self._live(Once(self._claims, self.holding, self._clock).run(wait), signals=signals)
         return 1 if code is None else code
 
     async def _live(self, work: Coroutine[Any, Any, int | None], *, signals: bool) -> int | None:

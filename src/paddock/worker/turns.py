@@ -23,7 +23,7 @@ from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import MAX_REPORT_BYTES, AttemptId, JobId, JsonObject, Verdict
 from paddock.jobs.turn import Turn
 from paddock.worker.ending import encoded_state, failure_of, item_for, payload_error
-from paddock.worker.lines import log_line
+from paddock.worker.log_lines import log_line
 from paddock.worker.resources import Resources, function_of
 from paddock.worker.running import Owner
 
@@ -161,15 +161,23 @@ class Turns:
                 item = item_for(job, await function(turn, **self._resources.for_handler(function)))
         except StaleAttempt:
             item = None
-        except GeneratorExit:
-            raise  # the loop is gone, and with it everybody who could hear an outcome
         except BaseException as error:  # every exception gets a verdict; KeyboardInterrupt would end the loop
+            if isinstance(error, GeneratorExit) and not self._runs(job):
+                raise  # the loop is gone, and with it everybody who could hear an outcome
             item = None if cancelled_on_request(error, port) else failure_of(kind, job, error)
         del self._running[job.attempt_id]
         if item is None:
             self._owner.stopped(job.attempt_id)
         else:
             self._owner.ended(item)
+
+    def _runs(self, job: wire.ClaimedJob) -> bool:
+        """Whether the loop runs this turn just now. It does not when its coroutine is closed from outside, which raises
+        GeneratorExit in it as a handler may."""
+        try:
+            return asyncio.current_task() is self._running[job.attempt_id][1]
+        except RuntimeError:
+            return False
 
 
 def turn_span(job: wire.ClaimedJob) -> AbstractContextManager[tracing.Span]:

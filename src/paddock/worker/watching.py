@@ -7,7 +7,7 @@ from paddock.clock import Clock
 from paddock.worker.attempts import NEVER, Attempt, Stop
 from paddock.worker.holding import Holding
 from paddock.worker.running import Runner
-from paddock.worker.session import Session
+from paddock.worker.session import WorkerSession
 
 PERIOD = 0.1
 # At shutdown, after a job's grace: from asking its handler to end until it is killed.
@@ -25,7 +25,7 @@ class Ticked:
 
 
 class Watch:
-    def __init__(self, holding: Holding, session: Session, clock: Clock) -> None:
+    def __init__(self, holding: Holding, session: WorkerSession, clock: Clock) -> None:
         self._holding = holding
         self._session = session
         self._clock = clock

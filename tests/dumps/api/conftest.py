@@ -11,10 +11,10 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from paddock import dumps
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.dumps.model import Finished
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs import wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.known_kinds import all_kinds
@@ -28,13 +28,11 @@ SQL = b"BEGIN TRANSACTION;\nCOMMIT;\n" * 100
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    return Config(
-        data=tmp_path,
-        dumps_databases={
-            "shop": {"type": "sqlite", "path": str(tmp_path / "shop.db"), "owners": ["ada"]},
-            "books": {"type": "postgres", "url": "postgresql://books.example/books"},
-        },
-    )
+    databases: dict[str, dict[str, Any]] = {
+        "shop": {"type": "sqlite", "path": str(tmp_path / "shop.db"), "owners": ["ada"]},
+        "books": {"type": "postgres", "url": "postgresql://books.example/books"},
+    }
+    return Config(data=tmp_path).with_settings(DumpSettings(databases=databases))
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ async def core(dsn: str, config: Config, settings: CoreSettings) -> AsyncIterato
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routers=dumps.routers())
+    return create_app(core, config)
 
 
 @pytest.fixture
@@ -164,8 +162,8 @@ async def status(client: httpx2.AsyncClient, id: str, **asked: Any) -> dict[str,
 
 
 def error(answered: httpx2.Response) -> tuple[int, str, str]:
-    """Status, code, and the sentence: an error of these paths has nothing else."""
+    """Status, code, and the sentence: an error of these paths has nothing else but a hint."""
     body = answered.json()
-    assert list(body) == ["error"], body
-    assert isinstance(body["error"], str)
+    assert [name for name in body if name != "hint"] == ["error"], body
+    assert all(isinstance(text, str) for text in body.values())
     return answered.status_code, answered.headers["x-error-code"], body["error"]

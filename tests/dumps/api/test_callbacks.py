@@ -11,9 +11,11 @@ import asyncpg
 import httpx2
 import orjson
 import pytest
+from fastapi import FastAPI
 
 from paddock.config import Config
 from paddock.dumps.callbacks import CALLBACK
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs import outbound
 from paddock.jobs.core import Core, CoreSettings
 from paddock.jobs.model import Job
@@ -27,7 +29,7 @@ SECRET_PART = "T0KEN-in-the-path?key=hunter2"
 
 @pytest.fixture
 def config(config: Config) -> Config:
-    return config.model_copy(update={"dumps_callback_allow_http": True})
+    return config.with_settings(config.of(DumpSettings).model_copy(update={"callback_allow_http": True}))
 
 
 @pytest.fixture
@@ -62,7 +64,11 @@ async def test_the_end_is_told_signed_with_the_owners_key(
         await played.complete()
         job = await called(core, config)
 
-    assert (job.status, job.owner, job.payload) == ("completed", "ada", {"dump_id": id})
+    assert (job.status, job.owner, job.payload) == (
+        "completed",
+        "ada",
+        {"dump_id": id, "receiver": "127.0.0.1"},
+    )
     [(headers, body)] = receiver.requests
     assert verified(headers, body, await key_of(ada)) == {
         "jobId": id,
@@ -86,6 +92,21 @@ async def test_the_link_is_whole_where_the_address_outside_is_known(
     assert orjson.loads(body)["downloadUrl"] == f"https://tools.example/paddock/export/jobs/{id}/download"
 
 
+async def test_where_private_addresses_are_allowed_so_is_plain_http(
+    app: FastAPI, core: Core, config: Config, played: Played, start: Start
+) -> None:
+    """As of webhooks: the network of those who may register one is trusted."""
+    trusting = config.model_copy(update={"webhook_allow_private": True}).with_settings(
+        config.of(DumpSettings).model_copy(update={"callback_allow_http": False})
+    )
+    app.state.plane.config = trusting
+    async with receiving(answering(204)) as receiver:
+        await start(callbackUrl=receiver.url())
+        await played.complete()
+        assert (await called(core, trusting)).status == "completed"
+    assert len(receiver.requests) == 1
+
+
 @pytest.mark.parametrize(("end", "message"), [("failed", "It broke."), ("cancelled", "Cancelled")])
 async def test_whatever_is_no_completion_is_told_as_failed(
     ada: httpx2.AsyncClient, core: Core, config: Config, played: Played, start: Start, end: str, message: str
@@ -102,6 +123,11 @@ async def test_whatever_is_no_completion_is_told_as_failed(
     [(headers, body)] = receiver.requests
     assert orjson.loads(body) == {"jobId": id, "status": "failed", "error_message": message}
     assert headers["Paddock-Event-Type"] == "dump.failed"
+    # StarbaseDB's words are for the callback only.
+    [event] = (await ada.get("/api/events")).json()["data"]
+    assert event["type"] == f"dump.{end}"
+    known = {item["type"] for item in (await ada.get("/api/events/types")).json()["data"]}
+    assert known >= {"dump.completed", "dump.failed", "dump.cancelled", "job.cancelled"}
 
 
 async def test_who_did_not_ask_is_not_told(core: Core, config: Config, played: Played, start: Start) -> None:
@@ -216,7 +242,9 @@ class TestWhatIsPrivate:
         async with receiving(answering(200)) as receiver:
             await start(callbackUrl=receiver.url("hooks.example.com"))
             await played.complete()
-            job = await called(core, config.model_copy(update={"dumps_callback_allow_http": False}))
+            job = await called(
+                core, config.with_settings(config.of(DumpSettings).model_copy(update={"callback_allow_http": False}))
+            )
         assert (job.status, job.error_code) == ("failed", "url_refused")
 
 

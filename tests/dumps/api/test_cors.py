@@ -4,6 +4,7 @@ import httpx2
 import pytest
 
 from paddock.config import Config
+from paddock.dumps.settings import DumpSettings
 from tests.api.conftest import Clients
 
 PAGE = {"Origin": "https://studio.example"}
@@ -12,7 +13,9 @@ PREFLIGHT = {**PAGE, "Access-Control-Request-Method": "POST", "Access-Control-Re
 
 @pytest.fixture
 def config(config: Config) -> Config:
-    return config.model_copy(update={"dumps_cors_origins": ("https://studio.example",)})
+    return config.with_settings(
+        config.of(DumpSettings).model_copy(update={"cors_origins": ("https://studio.example",)})
+    )
 
 
 async def test_a_page_of_a_named_origin_may_ask_and_read(clients: Clients, ada: httpx2.AsyncClient) -> None:
@@ -54,7 +57,7 @@ async def test_other_paths_are_nobodys(ada: httpx2.AsyncClient) -> None:
 class TestNobody:
     @pytest.fixture
     def config(self, config: Config) -> Config:
-        return config.model_copy(update={"dumps_cors_origins": ()})
+        return config.with_settings(config.of(DumpSettings).model_copy(update={"cors_origins": ()}))
 
     async def test_without_origins_there_is_no_preflight(self, ada: httpx2.AsyncClient) -> None:
         assert (await ada.options("/export/dump", headers=PREFLIGHT)).status_code == 405
@@ -64,7 +67,7 @@ class TestNobody:
 class TestEverybody:
     @pytest.fixture
     def config(self, config: Config) -> Config:
-        return config.model_copy(update={"dumps_cors_origins": ("*",)})
+        return config.with_settings(config.of(DumpSettings).model_copy(update={"cors_origins": ("*",)}))
 
     async def test_a_star_is_any_origin(self, ada: httpx2.AsyncClient) -> None:
         answered = await ada.get("/export/jobs", headers={"Origin": "https://any.example"})

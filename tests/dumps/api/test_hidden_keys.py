@@ -8,12 +8,11 @@ import apsw
 import pytest
 from fastapi import FastAPI
 
-from paddock import dumps
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.dumps import running
 from paddock.dumps.model import DumpPayload
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps.resources import DumpResources
 from paddock.jobs.core import Core
 from paddock.web import pages
 from tests.api.conftest import Clients, serving
@@ -28,7 +27,7 @@ TOLD = [KEY, *(b64encode(b" " * skip + KEY.encode()).decode()[4:-4] for skip in 
 
 @pytest.fixture
 def app(core: Core, config: Config) -> FastAPI:
-    return create_app(core, config, routers=dumps.routers(), routes=pages.routes())
+    return create_app(core, config, routes=pages.routes())
 
 
 async def saved_by_a_dump(folder: Path) -> dict[str, object]:
@@ -40,9 +39,9 @@ async def saved_by_a_dump(folder: Path) -> dict[str, object]:
     shop.execute("COMMIT")
     shop.close()
     job = Job(DumpPayload(dump_id="export_20261116-093000_abc123", database="shop"))
-    workshop = DumpWorkshop(configured(folder, dumps_slice_seconds=0.000001))
-    while job.saved is None or not (job.saved.get("draft") or {}).get("cursor", {}).get("position", {}).get("p"):
-        await running.run(job.turn(), workshop)
+    resources = DumpResources(configured(folder, dumps_slice_seconds=0.000001))
+    while job.saved is None or not (job.saved.get("draft") or {}).get("cursor", {}).get("position", {}).get("place"):
+        await running.run(job.turn(), resources)
     return job.saved
 
 

@@ -11,11 +11,13 @@ from pydantic import SecretStr
 
 from paddock import work
 from paddock.config import Config
-from paddock.dumps.workshop import DumpWorkshop
+from paddock.dumps import old_copies
+from paddock.dumps.resources import DumpResources
 from paddock.jobs import rescuing, wire
 from paddock.jobs.core import Core
 from paddock.jobs.model import JobId
 from paddock.worker.ending import item_for
+from paddock.worker.link import HttpLink
 from paddock.worker.turns import TurnPort, build_turn
 from tests.api.conftest import Clients, serving
 from tests.conftest import DatabaseClock
@@ -46,19 +48,19 @@ async def test_a_dump_that_gets_nowhere_for_ten_minutes_fails_and_its_upload_is_
     shop = apsw.Connection(str(config.data / "shop.db"))
     shop.execute("PRAGMA journal_mode = wal; CREATE TABLE orders (id); INSERT INTO orders VALUES (1)")
     shop.close()
-    workshop, sending = DumpWorkshop(config), asyncio.Event()
+    resources, sending = DumpResources(config), asyncio.Event()
 
     async def never(key: str, upload: str, number: int, offset: int, data: bytes) -> str:
         sending.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    workshop.parts.send = never  # type: ignore[method-assign]
+    resources.parts.send = never  # type: ignore[method-assign]
     id = await start()
     worker = await played._worker()
     attempt = await worker.claim_one("dump:shop")
     kind = core.kinds["dump:shop"]
-    blocked = asyncio.create_task(kind.handler(build_turn(kind, attempt.job, Saving(attempt).port), workshop))
+    blocked = asyncio.create_task(kind.handler(build_turn(kind, attempt.job, Saving(attempt).port), resources))
     await sending.wait()
     [upload] = played.files()
     assert "#" in upload
@@ -80,7 +82,7 @@ async def test_a_dump_that_gets_nowhere_for_ten_minutes_fails_and_its_upload_is_
     assert cleanup.job.cleanup_of == attempt.id
     assert kind.cleanup is not None
     turn = build_turn(kind, cleanup.job, Saving(cleanup).port)
-    await cleanup.link.finish(wire.Finish(items=[item_for(cleanup.job, await kind.cleanup(turn, workshop))]))
+    await cleanup.link.finish(wire.Finish(items=[item_for(cleanup.job, await kind.cleanup(turn, resources))]))
     assert played.files() == []
     assert list((config.data / ".shop.db.dumps").glob("*/*")) == []
 
@@ -95,7 +97,7 @@ async def test_a_worker_removes_the_copies_of_ended_dumps_and_no_others(
     monkeypatch: pytest.MonkeyPatch,
     at_once: int,
 ) -> None:
-    monkeypatch.setattr(work, "ASKED_AT_ONCE", at_once)
+    monkeypatch.setattr(old_copies, "ASKED_AT_ONCE", at_once)
     ended: list[UUID] = []
     for _ in range(3):
         await start()
@@ -111,5 +113,7 @@ async def test_a_worker_removes_the_copies_of_ended_dumps_and_no_others(
         (folder / str(job) / "a1.db").write_bytes(b"x")
     async with serving(app) as (_, url):
         told = config.model_copy(update={"server": url, "token": SecretStr(clients.secrets["worker"])})
-        await work.remove_old_copies(told)
+        link = HttpLink(url, work.token_of(told))
+        await old_copies.remove_old_copies(told, link)
+        await link.close()
     assert {path.name for path in folder.iterdir()} == {str(live), str(foreign)}

@@ -13,15 +13,16 @@ import pytest
 
 from paddock.config import Config
 from paddock.dumps import dumps, leftovers
+from paddock.dumps.database_settings import databases_from
 from paddock.dumps.model import DumpOptions, counts_key, prefix_of
-from paddock.dumps.removing import EXPIRY, LEFTOVERS, REMOVE
+from paddock.dumps.removing import LEFTOVERS, REMOVE
 from paddock.dumps.request import new_dump
-from paddock.dumps.settings import databases_from
 from paddock.jobs import schedules
 from paddock.jobs.core import Core
 from paddock.jobs.model import NewJob
 from paddock.storage.parts import open_parts
 from paddock.storage.store import open_store
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played, Start, error, status
 from tests.dumps.api.inside import run_inside
@@ -132,9 +133,9 @@ async def test_its_time_over_it_goes(
     waiting = await start()
 
     await clock.advance(timedelta(days=6, hours=23))
-    assert await dumps.expire(core) == 0
+    assert await end_expired(core, "dumps") == 0
     await clock.advance(timedelta(hours=2))
-    assert await dumps.expire(core) == 2
+    assert await end_expired(core, "dumps") == 2
     assert await removed(core, config) == 2
 
     assert await dumps.get(core.db, completed) is await dumps.get(core.db, failed) is None
@@ -151,7 +152,7 @@ async def test_one_that_is_being_made_again_waits_for_that_end(
     await clock.advance(timedelta(days=8))
     await ada.post(f"/api/jobs/{attempt.id}/retry")
 
-    assert await dumps.expire(core) == 0
+    assert await end_expired(core, "dumps") == 0
 
 
 async def scheduled(core: Core, config: Config, played: Played, name: str = "nightly", keep: int | None = 2) -> str:
@@ -186,12 +187,12 @@ async def test_the_last_few_of_a_schedule_stay_however_old(
     other = await scheduled(core, config, played, name="weekly")
     await played.complete()
 
-    assert await dumps.expire(core) == 2
+    assert await end_expired(core, "dumps") == 2
     left = {dump.id for dump in await dumps.page(core.db, None)}
     assert left == {*made[2:], failed, other}
-    assert await dumps.expire(core) == 0
+    assert await end_expired(core, "dumps") == 0
     await clock.advance(timedelta(days=8))
-    assert await dumps.expire(core) == 1, "a failed one is no dump to keep"
+    assert await end_expired(core, "dumps") == 1, "a failed one is no dump to keep"
 
 
 async def test_the_newest_dump_of_a_schedule_says_how_many_stay(
@@ -201,7 +202,7 @@ async def test_the_newest_dump_of_a_schedule_says_how_many_stay(
         await scheduled(core, config, played, keep=keep)
         await played.complete()
         await clock.advance(seconds=2)
-    assert await dumps.expire(core) == 2
+    assert await end_expired(core, "dumps") == 2
 
 
 def aged(played: Played, hours: float = 2) -> None:
@@ -291,14 +292,13 @@ async def live_of(core: Core, ids: list[str]) -> str:
     return live
 
 
-async def test_the_passes_run_inside(core: Core, config: Config, played: Played, start: Start) -> None:
+async def test_the_pass_runs_inside(core: Core, config: Config, played: Played, start: Start) -> None:
     await start()
     await played.complete()
     aged(played)
-    for kind in (EXPIRY, LEFTOVERS):
-        await core.submit([NewJob(kind.name, {})], public=False)
-        [job] = await run_inside(core, config, kind)
-        assert job.status == "completed", job.error_message
+    await core.submit([NewJob(LEFTOVERS.name, {})], public=False)
+    [job] = await run_inside(core, config, LEFTOVERS)
+    assert job.status == "completed", job.error_message
     assert len(played.files()) == 1
 
 

@@ -1,5 +1,7 @@
 """Dumps that make themselves due."""
 
+import contextlib
+import sqlite3
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 from paddock.config import Config
 from paddock.dumps import dumps
 from paddock.dumps.scheduled import SCHEDULED
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs.core import Core
 from paddock.jobs.model import Job
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played
 from tests.dumps.api.inside import run_inside
@@ -55,7 +59,7 @@ async def test_of_a_schedule_the_last_two_stay(
         ids.append((await run(grace, core, config)).result["dump"])
         await played.complete()
         await clock.advance(seconds=86_400)
-    await dumps.expire(core)
+    await end_expired(core, "dumps")
 
     assert [dump.id for dump in await dumps.page(core.db, None)] == ids[:1:-1]
 
@@ -68,16 +72,16 @@ async def test_what_a_schedule_kept_goes_by_its_age_once_it_keeps_no_more(
     await run(grace, core, config)
     await played.complete()
     await clock.advance(timedelta(days=30))
-    assert await dumps.expire(core) == 0
+    assert await end_expired(core, "dumps") == 0
 
     if how == "deleted":
         assert (await grace.delete("/api/schedules/nightly")).status_code == 200
     else:
         changed = {"payload": {**PAYLOAD, "keepLast": None}}
         assert (await grace.patch("/api/schedules/nightly", json=changed)).status_code == 200
-    assert await dumps.expire(core) == 0
+    assert await end_expired(core, "dumps") == 0
     await clock.advance(timedelta(days=8))
-    assert await dumps.expire(core) == 1
+    assert await end_expired(core, "dumps") == 1
 
 
 async def test_a_second_try_makes_no_second_dump(
@@ -103,8 +107,10 @@ async def test_a_second_try_makes_no_second_dump(
 
 async def test_a_retry_of_a_run_belongs_to_its_schedule(grace: httpx2.AsyncClient, core: Core, config: Config) -> None:
     await made(grace, PAYLOAD)
-    without = {name: table for name, table in config.dumps_databases.items() if name != "shop"}
-    first = await run(grace, core, config.model_copy(update={"dumps_databases": without}))
+    without = {name: table for name, table in config.of(DumpSettings).databases.items() if name != "shop"}
+    first = await run(
+        grace, core, config.with_settings(config.of(DumpSettings).model_copy(update={"databases": without}))
+    )
     assert (first.status, first.error_code) == ("failed", "not_found")
 
     await grace.post(f"/api/jobs/{first.id}/retry")
@@ -114,11 +120,39 @@ async def test_a_retry_of_a_run_belongs_to_its_schedule(grace: httpx2.AsyncClien
     assert (dump.schedule, dump.keep_last) == ("nightly", 2)
 
 
-async def test_what_cannot_be_dumped_so_fails_in_words(grace: httpx2.AsyncClient, core: Core, config: Config) -> None:
-    await made(grace, {**PAYLOAD, "format": "custom"})
-    job = await run(grace, core, config)
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"database": "nope"}, "Database 'nope' does not exist."),
+        ({"format": "custom"}, "not exported as 'custom'"),
+        ({"options": {"tables": ["t"]}}, "Table 't' does not exist."),
+    ],
+)
+async def test_what_cannot_be_dumped_so_is_refused_when_the_schedule_is_made_or_changed(
+    grace: httpx2.AsyncClient, config: Config, wrong: dict[str, Any], told: str
+) -> None:
+    with contextlib.closing(sqlite3.connect(config.of(DumpSettings).databases["shop"]["path"])) as shop:
+        shop.executescript("PRAGMA journal_mode = wal; CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    assert (await made(grace, PAYLOAD, "good")).status_code == 201
+
+    changed = await grace.patch("/api/schedules/good", json={"payload": {**PAYLOAD, **wrong}})
+    for refused in (await made(grace, {**PAYLOAD, **wrong}), changed):
+        assert refused.status_code == 422
+        assert told in refused.json()["error"]["message"]
+        [field] = refused.json()["error"]["details"]["fields"]
+        assert field["field"] == "payload"
+
+
+async def test_what_can_no_longer_be_dumped_so_fails_in_words(
+    grace: httpx2.AsyncClient, core: Core, config: Config
+) -> None:
+    books = {"shop": config.of(DumpSettings).databases["books"]}
+    await made(grace, {**PAYLOAD, "format": "sqlite"}, "copy")
+    job = await run(
+        grace, core, config.with_settings(config.of(DumpSettings).model_copy(update={"databases": books})), "copy"
+    )
     assert job.status == "failed"
-    assert "not exported as 'custom'" in (job.error_message or "")
+    assert "not exported as 'sqlite'" in (job.error_message or "")
 
 
 async def test_drain_mode_is_waited_out(grace: httpx2.AsyncClient, core: Core, config: Config) -> None:

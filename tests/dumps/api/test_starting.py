@@ -11,7 +11,7 @@ import pytest
 
 from paddock.api.app import create_app
 from paddock.config import Config
-from paddock.dumps import routers
+from paddock.dumps.settings import DumpSettings
 from paddock.jobs.core import Core
 from paddock.jobs.model import JobId
 from tests.api.conftest import Clients
@@ -124,12 +124,41 @@ async def test_bad_input_is_a_400_that_says_what_is_wrong(
     assert "hunter2" not in message
 
 
-@pytest.mark.parametrize("body", [{"tables": "orders"}, {"exludeTables": ["a"]}, {"compress": "lz4"}, {"table": ""}])
+@pytest.mark.parametrize("body", [{"tables": "orders"}, {"compress": "lz4"}, {"table": ""}])
 async def test_a_body_of_another_shape_names_its_field(ada: httpx2.AsyncClient, body: dict[str, Any]) -> None:
     code, _, message = await refusal(ada, **body)
 
     assert code == 422
     assert next(iter(body)) in message
+
+
+async def test_what_nobody_knows_is_ignored_and_no_format_is_sql(ada: httpx2.AsyncClient, start: Start) -> None:
+    id = await start(format=None, somethingElse={"of": "a newer client"}, tables=[])
+
+    assert (await status(ada, id))["format"] == "sql"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain;charset=UTF-8"}])
+async def test_a_body_is_json_whatever_it_is_called(ada: httpx2.AsyncClient, headers: dict[str, str]) -> None:
+    answered = await ada.post("/export/dump", content=b'{"async": true, "database": "shop"}', headers=headers)
+
+    assert answered.status_code == 202, answered.text
+
+
+async def test_it_is_pending_though_a_worker_is_faster(ada: httpx2.AsyncClient, played: Played) -> None:
+    body, key = {"async": True, "database": "shop"}, {"Idempotency-Key": "one"}
+    id = (await ada.post("/export/dump", json=body, headers=key)).json()["result"]["jobId"]
+    await played.claim()
+    again = (await ada.post("/export/dump", json=body, headers=key)).json()["result"]
+
+    assert (again["jobId"], again["status"]) == (id, "pending")
+    assert (await status(ada, id))["status"] == "in_progress"
+
+
+async def test_how_many_tables_there_are_is_a_number_from_the_start(ada: httpx2.AsyncClient, start: Start) -> None:
+    assert (await status(ada, await start()))["totalTables"] == 0
+    assert (await status(ada, await start(table="orders")))["totalTables"] == 1
+    assert (await status(ada, await start(tables=["orders", "people"])))["totalTables"] == 2
 
 
 async def test_a_body_that_is_no_json_is_refused_in_the_same_words(ada: httpx2.AsyncClient) -> None:
@@ -159,8 +188,8 @@ async def test_without_a_name_it_is_the_only_one_the_asker_has(
 
 
 async def test_the_default_database_is_meant_where_none_is_named(core: Core, config: Config) -> None:
-    usual = config.model_copy(update={"dumps_default_database": "books"})
-    clients = Clients(create_app(core, usual, routers=routers()))
+    usual = config.with_settings(config.of(DumpSettings).model_copy(update={"default_database": "books"}))
+    clients = Clients(create_app(core, usual))
     async with clients.stack:
         await clients.token("gwen", "ops")
         gwen = await clients("gwen")
@@ -170,17 +199,20 @@ async def test_the_default_database_is_meant_where_none_is_named(core: Core, con
 
 async def test_without_an_object_store_there_is_nowhere_to_keep_it(core: Core, config: Config) -> None:
     bare = config.model_copy(update={"object_store": "none"})
-    clients = Clients(create_app(core, bare, routers=routers()))
+    clients = Clients(create_app(core, bare))
     async with clients.stack:
         await clients.token("gwen", "ops")
-        code, _, message = await refusal(await clients("gwen"))
-    assert code == 400
-    assert message.startswith("Async exports require ")
-    assert "PADDOCK_OBJECT_STORE" in message
+        answered = await (await clients("gwen")).post("/export/dump", json={"async": True, "database": "shop"})
+    assert error(answered) == (
+        400,
+        "no_object_store",
+        "Async exports require the EXPORT_BUCKET R2 binding to be configured",
+    )
+    assert "PADDOCK_OBJECT_STORE" in answered.json()["hint"]
 
 
 async def test_without_databases_it_says_how_to_name_one(core: Core, tmp_path: Path) -> None:
-    clients = Clients(create_app(core, Config(data=tmp_path), routers=routers()))
+    clients = Clients(create_app(core, Config(data=tmp_path)))
     async with clients.stack:
         await clients.token("gwen", "ops")
         code, _, message = error(await (await clients("gwen")).post("/export/dump", json={"async": True}))

@@ -16,6 +16,7 @@ from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core
 from paddock.storage.store import open_store
 from tests.api.conftest import Clients
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played, Start, error, status
 from tests.dumps.api.inside import run_inside
@@ -37,6 +38,22 @@ async def test_it_is_in_progress_from_the_first_claim_to_the_end(
 
     await played.complete()
     assert (await status(ada, id))["status"] == "completed"
+
+
+async def test_it_is_found_by_its_id_and_its_database_by_name(clients: Clients, played: Played, start: Start) -> None:
+    ada, bob = await clients("ada"), await clients("bob")
+    id = await start()
+
+    async def found(client: httpx2.AsyncClient, text: str) -> list[tuple[str, str]]:
+        answer = await client.get("/api/search", params={"q": text})
+        return [(one["what"], one["id"]) for one in answer.json()["data"]]
+
+    assert await found(ada, id) == await found(ada, id[:20]) == [("dump", id)]
+    assert await found(ada, "SHO") == [("database", "shop")]
+    assert await found(bob, id) == []
+    assert await found(bob, "sho") == []
+    [one] = (await ada.get("/api/search", params={"q": id, "exactly": True})).json()["data"]
+    assert one["job_id"] == str((await played.claim()).job.id)
 
 
 async def test_the_age_of_a_snapshot_is_told_while_postgres_is_held_up_by_it(
@@ -84,6 +101,30 @@ async def test_progress_is_what_the_worker_reported(
     assert (found["bytesWritten"], found["percent"], found["etaSeconds"]) == (8_388_608, 31.5, 12)
     assert (found["pointInTime"], found["restarts"]) == ("2026-11-16 09:30:01", 2)
     assert (found["completedAt"], found["errorMessage"], found["downloadUrl"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled"])
+async def test_one_that_came_to_nothing_keeps_how_far_it_had_come(
+    ada: httpx2.AsyncClient, core: Core, played: Played, start: Start, end: str
+) -> None:
+    id = await start()
+    attempt = await played.claim()
+    report = {"phase": "dumping", "tables_done": 3, "tables_total": 12, "table": "orders", "rows": 120_000}
+    report |= {"bytes": 8_388_608, "percent": 31.5, "eta_seconds": 12, "restarts": 2}
+    async with core.db.transaction() as tx:
+        await tx.execute("UPDATE jobs SET report = $2 WHERE id = $1", attempt.id, orjson.dumps(report).decode())
+    before = await status(ada, id, v=2)
+    if end == "failed":
+        await attempt.finish("permanent", error=wire.Error(code="unknown_table", message="Table 't' does not exist."))
+    else:
+        await ada.delete(f"/export/jobs/{id}")
+
+    [listed] = (await ada.get("/export/jobs", params={"v": 2})).json()["result"]
+    for found in (await status(ada, id, v=2), listed):
+        assert found["status"] == end
+        for name in ("completedTables", "totalTables", "rowsWritten", "bytesWritten", "percent", "restarts"):
+            assert found[name] == before[name] != 0, name
+        assert (found["currentTable"], found["etaSeconds"], found["fileBytes"]) == (None, None, None)
 
 
 async def test_a_completed_one_tells_what_it_became(ada: httpx2.AsyncClient, played: Played, start: Start) -> None:
@@ -191,7 +232,7 @@ async def test_what_only_a_retry_of_a_lost_hook_would_tell_is_settled(
     id = await start()
     # As a hook that failed leaves it: the job has ended, its row knows nothing.
     await connection.execute("DELETE FROM jobs")
-    await dumps.expire(core)
+    await end_expired(core, "dumps")
 
     found = await status(ada, id)
     assert found["status"] == "failed"

@@ -5,20 +5,22 @@ import csv
 import io
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from fcntl import LOCK_EX, flock
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import orjson
 import pytest
 from fastapi import FastAPI
 
+from paddock.child_processes.spawning import ChildProcess
 from paddock.config import Config
 from paddock.dumps import child, syncing
+from paddock.dumps.settings import DumpSettings
 from tests.api.conftest import Clients, serving
 from tests.dumps.api.conftest import error
 from tests.playing import until
@@ -45,7 +47,7 @@ def config(config: Config, shop: Path) -> Config:
         "shop": {"type": "sqlite", "path": str(shop), "owners": ["ada"], "sync": True},
         "books": {"type": "postgres", "url": "postgresql://books.example/books"},
     }
-    return config.model_copy(update={"dumps_databases": databases})
+    return config.with_settings(config.of(DumpSettings).model_copy(update={"databases": databases}))
 
 
 @pytest.fixture
@@ -100,6 +102,17 @@ async def test_a_table_comes_as_json_and_as_csv(reader: httpx2.AsyncClient) -> N
     assert list(csv.reader(io.StringIO(safe.text)))[2] == ["1", "'=thing 1", "0.25"]
 
 
+async def test_a_table_with_slashes_in_its_name(reader: httpx2.AsyncClient, shop: Path) -> None:
+    with sqlite3.connect(shop) as made:
+        made.execute('CREATE TABLE "2026/11/sales" (n)')
+    made.close()
+
+    for written in ("2026%2F11%2Fsales", "2026/11/sales"):
+        found = await reader.get(f"/export/json/{written}")
+        assert (found.status_code, found.json()) == (200, [])
+        assert found.headers["content-disposition"].startswith('attachment; filename="2026_11_sales_export.json"')
+
+
 async def test_a_table_that_is_not_there(ada: httpx2.AsyncClient, shop: Path) -> None:
     for format in ("json", "csv"):
         answered = await ada.get(f"/export/{format}/t")
@@ -128,23 +141,24 @@ async def test_a_database_that_is_away_says_why(ada: httpx2.AsyncClient, shop: P
     assert str(shop) not in message
 
 
-DIES_WITH_US = "import os\nfrom paddock.engines.children.sandbox import die_with\ndie_with(os.getppid())\n"
+DIES_WITH_US = "import os\nfrom paddock.child_processes.beginning import die_with\ndie_with(os.getppid())\n"
 
 
 class Played:
     """A process in place of ours: what it writes, and when it ends, is the test's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-        self.processes: list[asyncio.subprocess.Process] = []
-        start = asyncio.create_subprocess_exec
+        self.processes: list[ChildProcess] = []
         program = f"{DIES_WITH_US}import sys, time\nsys.stdin.readline()\nsay = sys.stdout.buffer\n{code}"
+        command = [sys.executable, "-c", program]
 
-        async def played(*_: str, **fields: Any) -> asyncio.subprocess.Process:
-            made = await start(sys.executable, "-c", program, **fields)
+        def played() -> ChildProcess:
+            pipe = subprocess.PIPE
+            made = ChildProcess(command, environment=dict(os.environ), stdin=pipe, stdout=pipe)
             self.processes.append(made)
             return made
 
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", played)
+        monkeypatch.setattr(syncing, "start", played)
 
 
 BEGINS = "say.write(b'{\"begins\": true}\\n'); say.flush()\n"
@@ -180,7 +194,7 @@ async def test_a_process_that_dies_before_it_begins_is_a_bug(
 class TestPatience:
     @pytest.fixture
     def config(self, config: Config, longest: float) -> Config:
-        return config.model_copy(update={"dumps_sync_max_seconds": longest})
+        return config.with_settings(config.of(DumpSettings).model_copy(update={"sync_max_seconds": longest}))
 
     @pytest.mark.parametrize("longest", [1.0])
     async def test_what_takes_too_long_to_begin_is_refused(
@@ -226,6 +240,17 @@ async def test_a_reader_that_goes_away_ends_the_process(
     async with reader.stream("GET", "/export/dump") as answered:
         assert answered.status_code == 200
     await until(lambda: played.processes[0].returncode == -9)
+
+
+async def test_a_reader_that_goes_away_leaves_no_copy(reader: httpx2.AsyncClient, shop: Path) -> None:
+    with sqlite3.connect(shop) as made:
+        # More than all buffers on the way hold, so that the process is killed in the middle.
+        made.execute("CREATE TABLE large AS SELECT hex(zeroblob(500000)) AS text FROM orders LIMIT 40")
+    made.close()
+    async with reader.stream("GET", "/export/dump") as answered:
+        assert answered.status_code == 200
+        assert len(copies_of(shop)) == 1
+    await until(lambda: not copies_of(shop))
 
 
 async def test_two_at_once_and_no_more(

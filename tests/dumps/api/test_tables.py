@@ -12,6 +12,7 @@ import pytest
 
 from paddock.config import Config
 from paddock.dumps import looking
+from paddock.dumps.settings import DumpSettings
 from tests.dumps.api.conftest import Start, error
 
 OWN = {"owners": ["ada"]}
@@ -32,7 +33,7 @@ def config(config: Config, tmp_path: Path, dsn: str) -> Config:
         "books": {"type": "postgres", "url": dsn, **OWN},
         "away": {"type": "postgres", "url": "postgresql://127.0.0.1:1/away", **OWN},
     }
-    return config.model_copy(update={"dumps_databases": databases})
+    return config.with_settings(config.of(DumpSettings).model_copy(update={"databases": databases}))
 
 
 @pytest.fixture

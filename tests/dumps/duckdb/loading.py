@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 
 from paddock.dumps.composing import Composer
+from paddock.dumps.database_settings import DuckdbDatabase
 from paddock.dumps.duckdb.source import DuckdbSource
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.settings import DuckdbDatabase
 from paddock.engines.children.quoting import quoted
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

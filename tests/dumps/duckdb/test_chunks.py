@@ -174,10 +174,10 @@ async def test_a_row_that_is_too_large_is_named(tmp_path: Path, monkeypatch: pyt
 async def test_opening_again_for_the_next_slice_reads_no_catalog(tmp_path: Path) -> None:
     path = made(tmp_path / "a.db", WITH_GAPS)
     await (await opened(path)).close()
-    before = frozen._known.cache_info().hits
+    before = frozen._frozen_plan.cache_info().hits
 
     await (await source(path).open(tmp_path / "copy.db", AT, DumpOptions())).close()
-    assert frozen._known.cache_info().hits == before + 1
+    assert frozen._frozen_plan.cache_info().hits == before + 1
 
     # A new copy in its place is another database.
     made(path, ["CREATE TABLE u(a INTEGER)"])

@@ -1,10 +1,13 @@
 """A dump as SQL is the same database again: every kind of object, every type, every value."""
 
+import csv
+import io
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from paddock.dumps.duckdb import rendering
 from paddock.dumps.model import DumpOptions
 from paddock.jobs.errors import PermanentRunnerError
 from tests.dumps.duckdb.loading import assert_same, catalog, content, dumped, loaded, made
@@ -203,6 +206,28 @@ EXTREMES = [
     """INSERT INTO booleans VALUES (true, [false, NULL], 'f0000000-0000-0000-0000-000000000001', [-128, 127]),
         (NULL, NULL, NULL, NULL)""",
 ]
+
+
+COLLATIONS = [
+    'CREATE TABLE words(a VARCHAR COLLATE NOCASE, b VARCHAR COLLATE NOACCENT, c VARCHAR, d VARCHAR COLLATE "NOCASE.NFC")',
+    "INSERT INTO words VALUES ('Ab', 'é', 'x', 'É'), (NULL, 'it''s', NULL, ''), ('\\n', chr(13), 'q', chr(0))",
+]
+
+
+async def test_columns_of_different_collations_come_back(tmp_path: Path) -> None:
+    database = made(tmp_path / "shop.db", COLLATIONS)
+
+    assert_same(database, await dumped(database, "sql"))
+    rows = list(csv.reader(io.StringIO((await dumped(database, "csv", single=True)).decode(), newline="")))
+    assert rows[1:] == [["Ab", "é", "x", "É"], ["", "it's", "", ""], ["\\n", "\r", "q", "\0"]]
+
+
+async def test_what_duckdb_cannot_read_names_its_table_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = made(tmp_path / "shop.db", ["CREATE TABLE orders AS SELECT 1 AS n"])
+    monkeypatch.setattr(rendering, "ROW", "nonsense nonsense")
+
+    with pytest.raises(PermanentRunnerError, match=r"cannot read table 'orders' of shop\.db: Parser Error"):
+        await dumped(database, "sql")
 
 
 async def test_a_column_named_rowid_hides_no_rows(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from paddock.engines.children.quoting import literal, quoted
 from tests.dumps.duckdb.equality import assert_same_csv, assert_same_json
 from tests.dumps.duckdb.loading import assert_same, dumped, made
+from tests.examples import examples
 
 # Not how dumps write values: by bytes, bits and counts.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -215,8 +216,9 @@ def databases(draw: st.DrawFn) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.examples
 @pytest.mark.timeout(600)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(databases())
 def test_random_tables_come_back(statements: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:

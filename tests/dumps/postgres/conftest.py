@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from paddock.db.embedded import wheel_programs
-from paddock.dumps.settings import PostgresDatabase
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.engines.postgres.session import Connection
 from tests.engines.postgres.conftest import PASSWORD, Shop
 

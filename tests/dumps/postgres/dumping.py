@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.postgres.source import PostgresSource
-from paddock.dumps.settings import PostgresDatabase
 from paddock.dumps.source import Frozen, Table
 
 DRAFT = "0197b5d2-draft"

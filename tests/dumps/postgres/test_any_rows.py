@@ -17,9 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.dumps.postgres.copying import with_crlf
-from paddock.dumps.postgres.names import name_of, quoted
+from paddock.dumps.postgres.names import name_of
+from paddock.engines.children.quoting import quoted
 from tests.dumps.postgres.conftest import Connection, Place, Places
 from tests.dumps.postgres.dumping import dumped
+from tests.examples import examples
 
 # What PostgreSQL's text can hold: no NUL, no lone surrogates.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -189,10 +191,11 @@ def same(types: dict[str, str], rows: list[list[Any]], found: list[list[Any]]) -
 
 
 @pytest.mark.slow
+@pytest.mark.examples
 def test_any_table(places_outside: tuple[Place, Place]) -> None:
     source, target = places_outside
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
     @given(TABLES)
     def checked(tables: list[Made]) -> None:
         asyncio.run(check(source, target, tables))

@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import re
+import signal
 from pathlib import Path
 
 import psutil
 import pytest
 
 from paddock.dumps import syncing
-from paddock.dumps.model import DumpOptions
+from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.postgres import pg_dump
 from paddock.dumps.postgres.errors import pg_dump_said
 from paddock.dumps.postgres.programs import find
@@ -18,7 +19,7 @@ from paddock.dumps.postgres.source import PostgresSource
 from paddock.dumps.source import Frozen, Table
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from tests.dumps.postgres.conftest import BIN, PASSWORD, Connection, Place
-from tests.dumps.postgres.dumping import DRAFT, dumped
+from tests.dumps.postgres.dumping import DRAFT, dumped, read
 from tests.playing import until
 from tests.processes.running import alive
 
@@ -119,11 +120,21 @@ def test_the_settings_stand_above_the_url(source: Place) -> None:
         (1, "ERROR:  query would be affected by row-level security policy for table", "row_security"),
         (1, "pg_dump: error: no matching tables were found", "unknown_table"),
         (1, "pg_dump: error: aborting because of server version mismatch", "pg_dump_missing"),
+        (1, 'pg_dump: error: invalid value "zstd" for option -Z/--compress', "zstd_missing"),
         (1, "canceling statement due to lock timeout", "lock_timeout"),
     ],
 )
 def test_what_it_says_decides_whether_to_try_again(status: int, words: str, code: str) -> None:
     assert pg_dump_said(status, words).code == code
+
+
+async def test_zstd_that_it_was_built_without_is_refused_at_once(source: Place) -> None:
+    """As is the one that comes with Paddock."""
+    with pytest.raises(PermanentRunnerError, match="does not support compression with ZSTD") as refused:
+        await dumped(source.settings(), "custom", compress="zstd")
+
+    assert refused.value.code == "zstd_missing"
+    assert "gzip" in (refused.value.hint or "")
 
 
 async def rest(frozen: Frozen, table: Table) -> None:
@@ -209,19 +220,17 @@ async def test_a_stream_that_ends_takes_a_silent_one_with_it(
     silent = program(tmp_path, "[ $1 = --version ] && echo 'pg_dump (PostgreSQL) 99.1' && exit\nexec sleep 1000")
     settings = source.settings(pg_dump=silent).model_dump(mode="json", exclude_defaults=True)
     asked = {"database": "books", "settings": settings, "format": "sql", "options": {}, "single": False}
-    child = await syncing.start()
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(json.dumps(asked).encode() + b"\n")
-    assert json.loads(await child.stdout.readline()) == {"begins": True}
+    child = syncing.start()
+    await child.write(json.dumps(asked).encode() + b"\n")
+    line, _ = await syncing.first_line(child)
+    assert json.loads(line) == {"begins": True}
     [sleeper] = psutil.Process(child.pid).children()
     await until(lambda: sleeper.name() == "sleep")
 
     if alone:
-        child.kill()
+        child.send_signal(signal.SIGKILL)
         await child.wait()
-    else:
-        await syncing.end(child)
+    await child.end()
 
     await until(lambda: not alive(sleeper))
     await nobody_connected(admin)
@@ -246,3 +255,29 @@ async def nobody_connected(admin: Connection) -> None:
             " AND application_name LIKE 'paddock dump%'"
         ):
             await admin.execute("SELECT pg_sleep(0.01)")
+
+
+@pytest.mark.parametrize("format", ["sql", "custom"])
+async def test_rows_that_an_enum_leads_to_a_partition_are_counted_once(
+    source: Place, admin: Connection, format: Format
+) -> None:
+    await admin.execute(
+        """
+        CREATE TYPE mood AS ENUM ('sad', 'happy');
+        CREATE TABLE moods (m mood, n int) PARTITION BY HASH (m);
+        CREATE TABLE moods_0 PARTITION OF moods FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+        CREATE TABLE moods_1 PARTITION OF moods FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+        CREATE TABLE numbers (n int) PARTITION BY HASH (n);
+        CREATE TABLE all_numbers PARTITION OF numbers FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+        INSERT INTO moods SELECT (ARRAY['sad', 'happy'])[1 + i % 2]::mood, i FROM generate_series(1, 30) i;
+        INSERT INTO numbers SELECT generate_series(1, 7);
+        """
+    )
+    frozen = await PostgresSource(source.settings()).open(format, DumpOptions(), "draft")
+    try:
+        whole = await read(frozen, format)
+    finally:
+        await frozen.close()
+
+    assert sorted(table.name for table in frozen.tables) == ["all_numbers", "moods"]
+    assert whole.counts == {"moods": 30, "all_numbers": 7}

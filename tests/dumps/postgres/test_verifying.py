@@ -1,14 +1,13 @@
 """A dump of every kind of object is found whole by a scratch server that is allowed everything; others say what to do."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 
-from paddock.dumps.composing import TRAILER
 from paddock.dumps.verifying.checking import verify
 from paddock.dumps.verifying.findings import Findings
+from tests.dumps.frozen import ended
 from tests.dumps.postgres.conftest import Place
 from tests.dumps.postgres.dumping import dumped
 from tests.dumps.postgres.test_everything import make
@@ -33,6 +32,5 @@ async def test_what_needs_a_superuser_is_said_to_need_one(source: Place, tmp_pat
 async def look(source: Place, path: Path, *, trusted: bool) -> Findings:
     await make(source)
     whole = await dumped(source.settings())
-    told = {"tables": dict(whole.counts), "parts": 0, "partSize": 0, "digest": ""}
-    path.write_bytes(whole.data + TRAILER + json.dumps(told).encode() + b"\n")
+    path.write_bytes(ended(whole.data, whole.counts))
     return await asyncio.to_thread(verify, path, lambda done, total: None, trusted=trusted)

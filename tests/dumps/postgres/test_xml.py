@@ -1,5 +1,6 @@
-"""XML, which the PostgreSQL that comes with Paddock is built without: on Debian's, dumped by its own pg_dump."""
+"""XML and ICU, which the PostgreSQL that comes with Paddock is built without: on Debian's, dumped by its own pg_dump."""
 
+import asyncio
 import csv
 import io
 import json
@@ -12,7 +13,9 @@ import asyncpg
 import pytest
 
 from paddock.db.embedded import embedded_postgres
-from paddock.dumps.settings import PostgresDatabase
+from paddock.dumps.database_settings import PostgresDatabase
+from paddock.dumps.verifying.checking import verify
+from tests.dumps.frozen import ended
 from tests.dumps.postgres.conftest import PASSWORD, Connection
 from tests.dumps.postgres.dumping import dumped
 from tests.ports import free_ports
@@ -96,3 +99,34 @@ async def test_xml_comes_back_as_it_was(settings: PostgresDatabase) -> None:
     assert re.search(rb"^SET xmloption = content;$", sql.data, re.MULTILINE)
     await source.close()
     await target.close()
+
+
+async def test_what_the_scratch_server_is_built_without_is_counted_in_the_file(
+    settings: PostgresDatabase, tmp_path: Path
+) -> None:
+    source = await connected(settings, "paddock")
+    await source.execute(
+        """
+        CREATE TABLE papers (value xml);
+        INSERT INTO papers VALUES ('<a/>'), ('<b/>');
+        CREATE COLLATION german (provider = icu, locale = 'de-u-co-phonebk');
+        CREATE TABLE words (word text COLLATE german, other text COLLATE "de-x-icu");
+        INSERT INTO words VALUES ('a', 'b');
+        CREATE TABLE empty (word text COLLATE german);
+        CREATE TABLE plain (n int);
+        INSERT INTO plain VALUES (1), (2), (3);
+        """
+    )
+    await source.close()
+    rows = {"papers": 2, "words": 1, "empty": 0, "plain": 3}
+    file, archive = tmp_path / "shop.sql", tmp_path / "shop.dump"
+    file.write_bytes(ended((await dumped(settings)).data, rows))
+    archive.write_bytes((await dumped(settings, "custom")).data)
+
+    for path in (file, archive):
+        found = await asyncio.to_thread(verify, path, lambda done, total: None)
+        assert found.ok, found
+        assert {table.table: table.rows for table in found.tables} | {"empty": 0} == rows
+        assert "--pg-bin" in found.notes[0]
+    file.write_bytes(ended((await dumped(settings)).data, {**rows, "words": 2}))
+    assert not (await asyncio.to_thread(verify, file, lambda done, total: None)).ok

@@ -15,11 +15,11 @@ from typing import Any
 import apsw
 
 from paddock.dumps.composing import Composer
+from paddock.dumps.database_settings import SqliteDatabase
 from paddock.dumps.model import DumpOptions, Format
-from paddock.dumps.settings import SqliteDatabase
 from paddock.dumps.source import Rows, Table
-from paddock.dumps.sqlite.quoting import name
 from paddock.dumps.sqlite.source import FrozenSqlite, SqliteSource
+from paddock.engines.children.quoting import quoted as name
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 _REAL = re.compile(r"-?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?")
@@ -101,7 +101,7 @@ def _bytes(value: Any) -> bytes:
 def schema(path: Path) -> list[Any]:
     connection = apsw.Connection(str(path))
     rows: list[Any] = connection.execute(
-        "SELECT type, name, tbl_name, CAST(sql AS BLOB) FROM sqlite_schema WHERE name!='sqlite_stat4' ORDER BY type, name"
+        "SELECT type, name, tbl_name, CAST(sql AS BLOB) FROM sqlite_schema ORDER BY type, name"
     ).fetchall()
     connection.close()
     return rows
@@ -142,7 +142,7 @@ def _cell(type: str, value: Any, null: str, *, wide: bool) -> str:
         case "blob":
             return "\\x" + str(value.hex())
         case "text":
-            text = value.decode("utf-16-le", "replace") if wide else value.decode("utf-8", "surrogateescape")
+            text = value.decode("utf-16-le", "surrogatepass") if wide else value.decode("utf-8", "surrogateescape")
             return _number(str(text))
     return str(value)
 

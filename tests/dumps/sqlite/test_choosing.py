@@ -165,3 +165,20 @@ async def test_a_virtual_table_of_an_unknown_module_is_kept_by_what_it_is_made_o
 
     assert schema(copy) == schema(path)
     assert parsed_json(await dumped(path, "json")) == [{"a": 5}]
+
+
+async def test_rows_that_break_a_check_of_their_table_load_back(tmp_path: Path) -> None:
+    path = made(
+        tmp_path / "old.db",
+        "CREATE TABLE t (a INTEGER Check (a > 0)); PRAGMA ignore_check_constraints = ON; INSERT INTO t VALUES (-1), (1)",
+    )
+
+    script = await dumped(path)
+
+    assert contents(loaded(script, tmp_path / "loaded.db")) == contents(path)
+    later = apsw.Connection(":memory:")
+    for _ in later.execute(script.decode()):
+        pass
+    with pytest.raises(apsw.ConstraintError):
+        later.execute("INSERT INTO t VALUES (-2)")
+    later.close()

@@ -5,6 +5,8 @@ import os
 import sqlite3
 import stat
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
+from paddock.dumps.composing import Composer, Written
+from paddock.dumps.database_settings import SqliteDatabase
 from paddock.dumps.model import DumpOptions
-from paddock.dumps.settings import SqliteDatabase
 from paddock.dumps.sqlite.copying import Copying
 from paddock.dumps.sqlite.source import SqliteSource
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
@@ -170,14 +173,92 @@ async def test_a_copy_that_a_crash_left_is_made_anew(tmp_path: Path) -> None:
     copy.close()
 
 
-async def test_without_a_log_the_copy_must_be_allowed_to_block(tmp_path: Path) -> None:
-    path = database(tmp_path / "old.db", mode="delete")
-    with pytest.raises(PermanentRunnerError, match="write-ahead") as refused:
-        await source(path).copy(tmp_path / "copy.db", nothing)
-    assert refused.value.code == "needs_wal"
-    assert not (tmp_path / "copy.db").exists()
+def writes(path: Path, number: int) -> None:
+    """At once or not at all: nobody is waited for."""
+    writer = apsw.Connection(str(path))
+    writer.execute("INSERT INTO one(id) VALUES (?)", (-number,))
+    writer.close()
 
-    await source(path, may_block=True).copy(tmp_path / "copy.db", nothing)
+
+def steps(copying: Copying, between: Callable[[int], object]) -> int:
+    count = 1
+    while not copying.step():
+        between(count)
+        count += 1
+        assert count < 1_000, "It stands still."
+    copying.finish()
+    return count
+
+
+@pytest.mark.parametrize("mode", ["delete", "truncate", "persist"])
+def test_without_a_log_writers_get_in_between_the_steps_and_their_rows_are_in_the_copy(
+    tmp_path: Path, mode: str
+) -> None:
+    path = database(tmp_path / "old.db", rows=5_000, mode=mode)
+    copying = Copying.begin(path, tmp_path / "copy.db", may_block=0)
+    written = list[datetime]()
+
+    def write(step: int) -> None:
+        if step in (2, 4):
+            writes(path, step)
+            written.append(datetime.now(UTC))
+
+    assert steps(copying, write) > 8
+    copying.close()
+
+    assert copying.restarts == 2
+    assert copying.point_in_time >= written[-1]
+    copy = apsw.Connection(str(tmp_path / "copy.db"))
+    assert copy.pragma("integrity_check") == "ok"
+    assert copy.execute("SELECT id FROM one WHERE id < 0 ORDER BY id").fetchall() == [(-4,), (-2,)]
+    copy.close()
+
+
+def test_a_database_that_is_written_to_all_the_time_is_copied_under_one_lock(tmp_path: Path) -> None:
+    path = database(tmp_path / "old.db", rows=5_000, mode="delete")
+    copying = Copying.begin(path, tmp_path / "copy.db", may_block=10, clock=lambda: 0)
+    refused = list[int]()
+
+    def write(step: int) -> None:
+        try:
+            writes(path, step)
+        except apsw.BusyError:
+            refused.append(step)
+
+    steps(copying, write)
+    copying.close()
+
+    assert refused
+    copy = apsw.Connection(str(tmp_path / "copy.db"))
+    assert copy.pragma("integrity_check") == "ok"
+    # All that came before somebody had to wait.
+    assert copy.execute("SELECT count(*) FROM one WHERE id < 0").get == refused[0] - 1
+    copy.close()
+
+
+def test_writers_wait_only_for_so_long(tmp_path: Path) -> None:
+    path = database(tmp_path / "old.db", rows=5_000, mode="delete")
+    clock = iter(range(0, 10_000, 6))
+    copying = Copying.begin(path, tmp_path / "copy.db", may_block=10, clock=lambda: next(clock))
+
+    def write(step: int) -> None:
+        with suppress(apsw.BusyError):
+            writes(path, step)
+
+    with pytest.raises(PermanentRunnerError, match="kept waiting for 10 seconds") as refused:
+        steps(copying, write)
+    copying.close()
+
+    assert refused.value.code == "needs_wal"
+    assert "journal_mode=WAL" in (refused.value.hint or "")
+    assert "allow_blocking_copy = true" in (refused.value.hint or "")
+    assert not (tmp_path / "copy.db").exists()
+    writes(path, 1_000_000)
+
+
+async def test_a_database_in_its_default_journal_mode_is_dumped(tmp_path: Path) -> None:
+    path = database(tmp_path / "old.db", mode="delete")
+    await source(path).copy(tmp_path / "copy.db", nothing)
     copy = apsw.Connection(str(tmp_path / "copy.db"))
     assert copy.execute("SELECT count(*) FROM one").get == 10
     copy.close()
@@ -204,6 +285,22 @@ async def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(PermanentRunnerError) as refused:
         await dumped(tmp_path / "copy.db")
     assert refused.value.code == "damaged_database"
+
+
+async def test_a_table_that_cannot_be_counted_is_copied_all_the_same(tmp_path: Path) -> None:
+    path = database(tmp_path / "shop.db", rows=500, mode="delete")
+    whole = dict.fromkeys(TABLES, 500)
+    without = {table: 500 for table in TABLES if table != "one"}
+    for damage, counted, rows in ((b"", whole, 1_500), (b"\xff" * 4096, without, None)):
+        with path.open("r+b") as file:
+            file.seek(4096)  # the root of the first table
+            file.write(damage)
+        frozen = await source(path).open(path, datetime.now(UTC), DumpOptions())
+        composer = Composer(frozen, "sqlite", DumpOptions())
+        chunk = await composer.render(composer.first, Written())
+        await frozen.close()
+        assert (chunk.next, chunk.data) == (None, path.read_bytes())
+        assert (composer.rows(chunk.at), composer.progress(chunk.at).get("rows")) == (counted, rows)
 
 
 async def test_a_database_that_another_keeps_for_itself_is_tried_again(

@@ -8,7 +8,7 @@ import pytest
 
 from paddock.dumps.model import Format
 from paddock.dumps.sqlite import formats
-from tests.dumps.sqlite.loading import contents, dumped, loaded
+from tests.dumps.sqlite.loading import contents, dumped, loaded, made, parsed_json
 from tests.dumps.sqlite.test_torture import BLOBS, INTEGERS, NO_UNICODE, REALS, TEXTS
 
 TYPES = ["", "INTEGER", "TEXT", "REAL", "BLOB", "NUMERIC"]
@@ -56,3 +56,24 @@ async def test_the_fast_way_writes_what_the_careful_one_does(
     fast = await dumped(surprising, format)
     monkeypatch.setattr(formats, "possible", lambda _: False)
     assert (await dumped(surprising, format)).splitlines() == fast.splitlines()
+
+
+@pytest.mark.parametrize("filler", [10, 6_000])
+async def test_text_that_looks_like_a_number_stays_text_in_a_column_of_numbers(filler: int, tmp_path: Path) -> None:
+    path = made(tmp_path / "odd.db", "CREATE TABLE t (a, b, c, d)")
+    connection = apsw.Connection(str(path))
+    rows = [("5", "6.5", "-0.0"), (5, 6.5, 1), ("0", "0", "1e300")]
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", [(*row, "x" * filler) for row in rows])
+    # As some migrations do it.
+    connection.pragma("writable_schema", "on")
+    connection.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE t (a INTEGER, b REAL, c NUMERIC, d)'")
+    connection.close()
+
+    lines = (await dumped(path, "csv")).split(b"\r\n")
+    statements = (await dumped(path)).split(b"\n")
+    objects = parsed_json(await dumped(path, "json"))
+
+    assert [line[: line.rindex(b",")] for line in lines[1:4]] == [b'"5","6.5","-0.0"', b"5,6.5,1", b'"0","0","1e300"']
+    values = [line[len('INSERT INTO "t" VALUES(') : line.rindex(b",")] for line in statements if b"INSERT" in line]
+    assert values == [b"'5','6.5','-0.0'", b"5,6.5,1", b"'0','0','1e300'"]
+    assert [(row["a"], row["b"], row["c"]) for row in objects] == rows

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.dumps.sqlite.quoting import fold, name
+from paddock.dumps.sqlite.quoting import fold
+from paddock.engines.children.quoting import quoted as name
 from tests.dumps.sqlite.loading import assert_same_csv, contents, dumped, loaded, parsed_json, schema
+from tests.examples import examples
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def insert(connection: apsw.Connection, table: Table, *, wide: bool) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.examples
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(tables(), min_size=1, max_size=3, unique_by=lambda table: fold(table.name)), st.booleans())
 async def test_any_database_loads_back_the_same(made: list[Table], wide: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from paddock.dumps.sqlite.quoting import name
+from paddock.engines.children.quoting import quoted as name
 from tests.dumps.sqlite.loading import assert_same_csv, contents, dumped, loaded, made, parsed_csv, parsed_json, schema
 
 SCHEMA = r"""
@@ -142,7 +142,7 @@ async def test_a_loaded_dump_is_the_same_database(nasty: Path, tmp_path: Path) -
     copy = loaded(await dumped(nasty), tmp_path / "loaded.db")
 
     ours, theirs = contents(nasty), contents(copy)
-    ours.pop("sqlite_stat4", None), theirs.pop("sqlite_stat4", None)
+    assert "sqlite_stat4" in ours
     assert theirs.keys() == ours.keys()
     for table in ours:
         assert theirs[table] == ours[table], table
@@ -162,7 +162,7 @@ async def test_a_database_in_utf16_stays_one_and_keeps_what_is_no_unicode(encodi
     copy = loaded(await dumped(path), tmp_path / "loaded.db")
 
     ours, theirs = contents(path), contents(copy)
-    ours.pop("sqlite_stat4", None), theirs.pop("sqlite_stat4", None)
+    assert "sqlite_stat4" in ours
     assert theirs == ours
     assert schema(copy) == schema(path)
     assert _numbers(copy) == _numbers(path)

@@ -4,6 +4,7 @@ from datetime import UTC
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from paddock.engines.postgres.arrays import elements_of
 from paddock.engines.postgres.engine import PostgresEngine
 from paddock.engines.postgres.text import parameters_of, replaced, tokens, without_semicolon
 from tests.engines.postgres.reading import read
+from tests.examples import examples
 
 NUMBERS = count(1)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.sampled_from(
@@ -62,7 +64,8 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value) if hasattr(value, "hex") else value
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@pytest.mark.examples
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(tables())
 async def test_any_table_reads_back_equal(
     engine: PostgresEngine, admin: Any, table: tuple[list[str], list[tuple[Any, ...]]]

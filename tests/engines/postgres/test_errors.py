@@ -3,7 +3,7 @@ import pytest
 
 from paddock.engines.engine import QueryRefused
 from paddock.engines.postgres.errors import SQLSTATES, translated, verdict
-from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 
 MEANINGS: dict[str, type[InfrastructureError]] = {
     "refused": QueryRefused,
@@ -20,7 +20,7 @@ def _error(sqlstate: str, message: str = "no") -> asyncpg.PostgresError:
 def test_each_line_of_the_table_says_what_its_errors_become(prefix: str) -> None:
     found = translated("shop", _error(prefix.ljust(5, "0")))
     wanted = SQLSTATES[prefix]
-    assert type(found) is MEANINGS[wanted.meaning]
+    assert type(found) is (UserMistake if wanted.mistake else MEANINGS[wanted.meaning])
     assert found.code == wanted.code
     assert "shop" in found.message
 

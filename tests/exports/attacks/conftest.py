@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from paddock.config import Config
 from paddock.exports.kinds import DESCRIBE, EXPORT
 from paddock.exports.removing import REMOVE
+from paddock.exports.settings import ExportSettings
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
@@ -28,6 +29,5 @@ async def core(dsn: str, settings: CoreSettings) -> AsyncIterator[Core]:
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     lake = {"url": str(tmp_path / "lake")}
-    return Config(
-        data=tmp_path / "data", object_store=str(tmp_path / "store"), engines=ENGINES, destinations={"lake": lake}
-    )
+    config = Config(data=tmp_path / "data", object_store=str(tmp_path / "store"), engines=ENGINES)
+    return config.with_settings(ExportSettings(destinations={"lake": lake}))

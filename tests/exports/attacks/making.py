@@ -9,7 +9,7 @@ from paddock.config import Config
 from paddock.exports import plain
 from paddock.exports.plain import Export
 from paddock.jobs.core import Core
-from paddock.storage.drafts import Draft, Part, new_draft_id
+from paddock.storage.drafts import Draft, DraftFile, new_draft_id
 from paddock.storage.store import open_store
 from tests.playing import Attempt, worker
 from tests.snapshots.making import payload_of, result
@@ -55,7 +55,7 @@ async def complete_with_files(core: Core, config: Config, **contents: bytes) -> 
     draft = Draft(open_store(config.object_store), payload_of(attempt)["output"], new_draft_id())
     for name, content in contents.items():
         await draft.store.put(f"{draft.prefix}/{name}.csv", content)
-        await draft.adopt(Part(f"{name}.csv", 1, len(content), None))
+        await draft.adopt(DraftFile(f"{name}.csv", 1, len(content), None))
     sealed = await draft.seal({"format": "csv"})
     facts = {"rows": sealed.rows, "bytes": sealed.bytes, "files": sealed.files}
     await attempt.finish("done", result=result(**facts, manifest=sealed.manifest, sha256=sealed.sha256))

@@ -10,9 +10,10 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from paddock.config import Config
-from paddock.exports import downloading, plain
+from paddock.exports import downloading, export_files, plain
 from paddock.jobs.core import Core
 from paddock.jobs.errors import Refused
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.exports.attacks.making import asked, complete_with_files
 
@@ -105,8 +106,8 @@ async def begun(core: Core, config: Config, id: UUID) -> AsyncIterator[bytes]:
     """A download of which the first bytes have come."""
     export = await plain.get(core.db, id)
     assert export is not None
-    found = await downloading.find(config, export, None, None)
-    answer = await downloading.download(core.db, export, found, actor="ada")
+    found = await export_files.files_of(config, export)
+    answer = await downloading.send(core.db, found, downloading.find(found, None, None), actor="ada")
     assert isinstance(answer, StreamingResponse)
     body: Any = answer.body_iterator
     assert await anext(body)
@@ -149,10 +150,10 @@ async def test_the_end_of_its_time_waits_for_a_download_but_not_for_one_that_die
     path = await made(core, config, ada)
     await clock.advance(timedelta(days=8))
     body = await begun(core, config, id_of(path))
-    assert await plain.expire(core) == 0
+    assert await end_expired(core, "exports") == 0
 
     await clock.advance(minutes=3)
-    assert await plain.expire(core) == 1
+    assert await end_expired(core, "exports") == 1
     assert [chunk async for chunk in body] == []
     async with core.db.transaction() as tx:
         assert await tx.fetchval("SELECT count(*) FROM export_downloads") == 0
@@ -162,8 +163,8 @@ async def test_what_is_being_deleted_is_not_downloaded(core: Core, config: Confi
     path = await made(core, config, ada)
     export = await plain.get(core.db, id_of(path))
     assert export is not None
-    found = await downloading.find(config, export, None, None)
+    found = await export_files.files_of(config, export)
     await plain.delete(core, export.id, actor="ada")
 
     with pytest.raises(Refused, match="is being deleted"):
-        await downloading.download(core.db, export, found, actor="ada")
+        await downloading.send(core.db, found, downloading.find(found, None, None), actor="ada")

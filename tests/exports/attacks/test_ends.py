@@ -5,6 +5,7 @@ import httpx2
 from paddock.exports import plain
 from paddock.jobs.core import Core
 from paddock.jobs.model import JobId
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.exports.attacks.making import asked, claim, complete, fail, look
 from tests.playing import read
@@ -24,10 +25,10 @@ async def test_an_export_that_is_made_again_does_not_expire_under_its_job(
     await core.retry((await look(core, made)).job_id, actor="ada")
     await clock.advance(seconds=7_200)
 
-    assert await plain.expire(core) == 0
+    assert await end_expired(core, "exports") == 0
     assert await complete(core) == "accepted"
     assert (await look(core, made)).status == "completed"
-    assert await plain.expire(core) == 1
+    assert await end_expired(core, "exports") == 1
 
 
 async def test_a_repetition_that_fails_does_not_take_the_files_away(core: Core, ada: httpx2.AsyncClient) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.exports import mappings
 from paddock.jobs.core import Core
+from tests.background.ticking import end_expired
 from tests.conftest import DatabaseClock
 from tests.snapshots.making import make_mapping, make_snapshot
 
@@ -22,5 +23,5 @@ async def test_a_snapshot_that_the_look_did_not_show_keeps_its_mapping(
     blind = replace(look, sql=look.sql.replace("NOT EXISTS", "true OR NOT EXISTS"))
     monkeypatch.setitem(cast("dict[str, Any]", mappings.SQL), "expired_mappings", blind)
 
-    assert await mappings.expire(core) == 0
+    assert await end_expired(core, "mappings") == 0
     assert await mappings.get(core.db, made.id) is not None

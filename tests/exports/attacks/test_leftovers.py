@@ -12,7 +12,7 @@ from paddock.config import Config
 from paddock.exports import leftovers, removing
 from paddock.jobs.core import Core
 from paddock.jobs.turn import Turn
-from paddock.storage.drafts import Draft, Part, new_draft_id
+from paddock.storage.drafts import Draft, DraftFile, new_draft_id
 from paddock.storage.store import open_store
 from tests.exports.attacks.making import asked, claim
 from tests.playing import Attempt
@@ -27,7 +27,7 @@ async def old_draft(attempt: Attempt, config: Config) -> Draft:
     draft = Draft(open_store(config.object_store), payload_of(attempt)["output"], new_draft_id())
     await attempt.save({"draft": draft.id})
     await draft.store.put(f"{draft.prefix}/part.csv", b"a")
-    await draft.adopt(Part("part.csv", 1, 1, None))
+    await draft.adopt(DraftFile("part.csv", 1, 1, None))
     assert draft.store.local is not None
     path = draft.store.local / draft.prefix / "part.csv"
     os.utime(path, (path.stat().st_mtime - OLD,) * 2)

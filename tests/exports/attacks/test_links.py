@@ -13,7 +13,6 @@ from paddock.jobs.core import Core
 from tests.exports.attacks.making import asked, complete_with_files
 from tests.mappings.conftest import ENGINES
 from tests.storage.servers import Server
-from tests.storage.servers import s3_server as s3_server
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ A test is `async def test_…(person: Person)` in a file of this folder, nothing
     await axe(page)                                       # no violation
     await shot(page, "jobs")                              # artefacts/jobs-ops-dark-400.png
 
-What a page says on its console as an error, a refusal by its policy among it, fails the test, unless the test takes it
-out of `page_problems(page)`. Jobs are made with `jobs.submit("probe", {…})`: see paddock/jobs/probe.py for what one does.
+Whatever is to read well in both themes and widths is marked `@LOOKS` and takes `theme` and `width`.
+
+What a page says on its console as an error, a refusal by its policy among it, fails the test, unless the test says that
+it `provoked` it. Jobs are made with `jobs.submit("probe", {…})`: see paddock/jobs/probe.py for what one does.
 The server is shared by all tests: look for what you made, not for how many there are.
 """
 
-import shutil
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +31,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 from paddock.client import Client
 from tests.processes.running import Up, data_folder, running_up
 from tests.web.browser.proxy import Proxy
+from tests.web.chromium import chromium
 
 HERE = Path(__file__).parent
 ARTEFACTS = HERE.parents[2] / "artefacts"
@@ -37,6 +40,17 @@ ROLES = ("analyst", "ops", "admin")
 # Whose work they see: `ada` is an analyst and sees what was made with the token `jobs_of_ada`.
 OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
 HEIGHTS = {1280: 800, 400: 800}
+# How every page is looked at. Colours come from the theme and the layout from the width: each run sees both of each, and the
+# long one the other two pairs as well.
+LOOKS = pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 400),
+        pytest.param("dark", 1280, marks=pytest.mark.long),
+        pytest.param("light", 400, marks=pytest.mark.long),
+    ],
+)
 # As long as Playwright waits for what is done to a page: a busy machine is slow. And not so long that a page whose
 # stream has died would have found out by itself (SILENCE_MS of live.js).
 expect.set_options(timeout=30_000)
@@ -58,13 +72,13 @@ class Person(Protocol):
 
 
 _problems: "WeakKeyDictionary[Page, list[str]]" = WeakKeyDictionary()
+_provoked: "WeakKeyDictionary[Page, list[str]]" = WeakKeyDictionary()
 _named: "WeakKeyDictionary[Page, str]" = WeakKeyDictionary()
 
 
 @pytest.fixture(scope="session")
 def up() -> Iterator[Up]:
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is missing: apt-get install chromium")
+    chromium()
     with data_folder() as data, running_up(data, "--port", "0") as running:
         yield running
 
@@ -96,9 +110,9 @@ def jobs_of_ada(up: Up, secrets: dict[str, str]) -> Iterator[Client]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser(up: Up) -> AsyncIterator[Browser]:
+async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield browser
         await browser.close()
 
@@ -125,13 +139,16 @@ async def person(up: Up, browser: Browser, secrets: dict[str, str], proxy: Proxy
             await context.add_cookies([await _cookie(up.address["url"], secrets[role])])
         page = await context.new_page()
         _problems[page] = problems = []
+        _provoked[page] = []
         _named[page] = f"{role}-{theme}-{width}"
         page.on("console", lambda message: problems.extend(_error(message)))
         page.on("pageerror", lambda error: problems.append(str(error)))
         return page
 
     yield make
-    found = [problem for context in opened for page in context.pages for problem in _problems.get(page, [])]
+    found = [
+        problem for context in opened for page in context.pages if page in _problems for problem in _unexpected(page)
+    ]
     for context in opened:
         await context.close()
     assert found == [], "a page said so on its console"
@@ -164,9 +181,19 @@ def _error(message: ConsoleMessage) -> list[str]:
     return [f"{message.text} ({message.location.get('url', '')})"] if message.type in ("error", "warning") else []
 
 
-def page_problems(page: Page) -> list[str]:
-    """What it said so far; a test that provokes an error looks at it and clears it."""
-    return _problems[page]
+async def provoked(page: Page, text: str, times: int = 1) -> None:
+    """Waits until the page said this on its console so often; from here on it may, also before the call.
+
+    The browser tells of an answer in its own time: it may tell again after the test has seen all it looks for.
+    """
+    async with asyncio.timeout(30):
+        while sum(text in problem for problem in _problems[page]) < times:
+            await page.wait_for_timeout(20)
+    _provoked[page].append(text)
+
+
+def _unexpected(page: Page) -> list[str]:
+    return [problem for problem in _problems[page] if not any(text in problem for text in _provoked[page])]
 
 
 def resting(jobs: Client, payload: dict[str, Any] | None = None) -> str:

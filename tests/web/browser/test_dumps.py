@@ -4,7 +4,6 @@ state holds still for as long as somebody looks at it."""
 import contextlib
 import csv
 import io
-import shutil
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from paddock.client import Client
 from paddock.jobs import wire
 from paddock.worker.link import HttpLink
 from tests.processes.running import Up, clean_environment, data_folder, running_up, wait_for
-from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, provoked, settled, shot
 from tests.web.browser.test_operating import agree, nothing_moved, said, still
+from tests.web.chromium import chromium
 
 ODD = "<b>bold</b> \u202eרע 🐎 " + "long" * 30
 OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
@@ -53,10 +53,9 @@ owners = ["ada"]
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is missing: apt-get install chromium")
+    chromium()
     with data_folder() as data:
         write_databases(data.parent)
         (data.parent / "paddock.toml").write_text(CONFIGURATION)
@@ -77,21 +76,19 @@ def write_databases(folder: Path) -> None:
         shop.executemany("INSERT INTO orders VALUES (?, ?, ?)", ((n, n % 7, "=note") for n in range(ROWS)))
         shop.executemany("INSERT INTO people VALUES (?, ?)", ((n, f"p{n}") for n in range(7)))
     shop.close()
-    old = apsw.Connection(str(folder / "old.db"))
-    old.execute("CREATE TABLE t (x)")
-    old.close()
+    (folder / "old.db").write_text("This is no database. " * 100)
     with duckdb.connect(str(folder / "lake.db")) as lake:
         lake.execute("CREATE TABLE events AS SELECT range AS id FROM range(100)")
 
 
 # Not `jobs` of conftest.py: that is one for the session, and would speak to this server in the files after this one.
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def admin(up: Up) -> Iterator[Client]:
     with up.client() as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secrets(admin: Client) -> dict[str, str]:
     def made(role: str, owner: str) -> str:
         body = {"name": f"{owner}-{role}", "role": role, "owner": owner}
@@ -100,7 +97,7 @@ def secrets(admin: Client) -> dict[str, str]:
     return {role: made(role, owner) for role, owner in OWNERS.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ada(up: Up, secrets: dict[str, str]) -> Iterator[Client]:
     with Client(up.address["url"], secrets["analyst"]) as client:
         yield client
@@ -195,14 +192,14 @@ async def test_an_analyst_dumps_a_database_watches_it_and_downloads_the_file(
     await page.get_by_label("Format").select_option("csv")
     await expect(page.get_by_label("Content")).to_be_hidden()
     await expect(page.get_by_label("Safe for spreadsheets")).to_be_visible()
-    await expect(page.get_by_label("Their names")).to_be_hidden()
+    await expect(page.get_by_label("Table names")).to_be_hidden()
     await page.get_by_label("Tables").select_option("but")
     await page.get_by_role("button", name="Start the dump").click()
     await expect(page.get_by_text("Name the tables, one on each line.")).to_be_visible()
-    page_problems(page).clear()  # the browser says on its console that the answer was a 422
+    await provoked(page, "status of 422")
     await axe(page)
     await shot(page, "dump-refused")
-    await page.get_by_label("Their names").fill(ODD)
+    await page.get_by_label("Table names").fill(ODD)
     with paused(admin, "dump:shop"):
         await page.get_by_role("button", name="Start the dump").click()
         await expect(page.locator(".sentence")).to_contain_text("dumps of shop are paused")
@@ -227,7 +224,7 @@ async def test_an_analyst_dumps_a_database_watches_it_and_downloads_the_file(
     await page.get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("dialog")).to_contain_text(f"3 tables, {ROWS + 7:,} rows")
     await agree(page, "Delete")
-    await said(page, "The dump is deleted")
+    await said(page, "The dump was deleted")
     await expect(page.locator(f"#dump-{dump}")).to_have_count(0)
 
 
@@ -264,14 +261,14 @@ async def test_every_step_is_seen_as_it_happens_and_nothing_jumps(person: Person
     await expect(page.get_by_role("region", name="Progress")).to_contain_text("2,002,003 rows")
     await nothing_moved(page)
 
-    await page.get_by_role("button", name="Cancel").click()
-    await agree(page, "Cancel", "not now")
+    await page.get_by_role("button", name="Cancel dump").click()
+    await agree(page, "Cancel dump", "not now")
     await said(page, "The dump was cancelled")
     await expect(sentence).to_contain_text("It was cancelled and has no file.")
     vault.job = None
-    await page.get_by_role("button", name="Try again").click()
-    await agree(page, "Try again")
-    await said(page, "It is made again")
+    await page.get_by_role("button", name="Retry").click()
+    await agree(page, "Retry")
+    await said(page, "A new job retries it")
     await settled(page)
     await vault.claim()
     await vault.tell(**DUMPING, counts={"items": 900_000, "lines": 300_000, "orders": 84_110})
@@ -282,8 +279,8 @@ async def test_every_step_is_seen_as_it_happens_and_nothing_jumps(person: Person
     await expect(page.get_by_text("The last try failed.")).to_be_visible()
     await axe(page)
     await shot(page, "dump-tried-again")
-    await page.get_by_role("button", name="Cancel").click()
-    await agree(page, "Cancel")
+    await page.get_by_role("button", name="Cancel dump").click()
+    await agree(page, "Cancel dump")
     await said(page, "The dump was cancelled")
 
 
@@ -317,7 +314,7 @@ def start_and_drop(up: Up, admin: Client, ada: Client) -> str:
     return id
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def things(up: Up, admin: Client, ada: Client) -> dict[str, str]:
     """One of everything, with odd texts and things that went wrong."""
     made = {
@@ -332,8 +329,7 @@ def things(up: Up, admin: Client, ada: Client) -> dict[str, str]:
     return {**made, "waiting": start(admin, database="books", schemaOnly=True, noOwner=True)}
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@LOOKS
 async def test_every_page_reads_well_in_both_themes_and_widths(
     person: Person, things: dict[str, str], theme: str, width: int
 ) -> None:
@@ -357,7 +353,7 @@ async def test_every_page_reads_well_in_both_themes_and_widths(
         await axe(page)
         await shot(page, name)
     await page.goto(f"/dumps/{things['failed']}")
-    await expect(page.locator(".error")).to_contain_text("allow_blocking_copy")
+    await expect(page.locator(".error")).to_contain_text("an encrypted database cannot be dumped")
     await page.goto(f"/dumps/{things['lost']}")
     await expect(page.locator(".sentence")).to_contain_text("Table 'nonesuch' does not exist.")
 
@@ -367,7 +363,7 @@ async def test_without_scripts_a_dump_is_started_and_its_file_found(person: Pers
     await page.goto("/dumps")
     await page.get_by_role("link", name="New dump").click()
     await page.get_by_label("Database").select_option("lake")
-    await page.get_by_role("button", name="Go on").click()
+    await page.get_by_role("button", name="Continue").click()
     await page.get_by_label("Format").select_option("json")
     await page.get_by_role("button", name="Start the dump").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Dump of lake")

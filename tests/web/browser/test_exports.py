@@ -1,7 +1,6 @@
 """Exports, engines, mappings and snapshots in a browser, on a whole Paddock that has engines and data."""
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from paddock.client import Client
 from tests.exports import place as places
 from tests.exports.place import PEOPLE, ROWS, Place
 from tests.processes.running import Up, wait_for
-from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, provoked, settled, shot
 from tests.web.browser.test_operating import agree, said
+from tests.web.chromium import chromium
 
 ODD = "<b>bold</b> \u202eרע 🐎 " + "long" * 30
 # Never reached: its fields are looked at.
@@ -27,22 +27,21 @@ OWNERS = {"analyst": "ada", "ops": "olga", "admin": "ruth"}
 MAPPING = PEOPLE.replace("DOUBLE", "INT32")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is missing: apt-get install chromium")
+    chromium()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(places, "CONFIGURATION", places.CONFIGURATION + WAREHOUSE)
         with places.place() as found:
             yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def up(place: Place) -> Up:
     return place.up
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secrets(place: Place) -> dict[str, str]:
     def made(role: str, owner: str) -> str:
         body = {"name": f"{owner}-{role}", "role": role, "owner": owner, **GRANTS}
@@ -51,7 +50,7 @@ def secrets(place: Place) -> dict[str, str]:
     return {role: made(role, owner) for role, owner in OWNERS.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ada(place: Place, secrets: dict[str, str]) -> Client:
     return place.opened.enter_context(Client(place.up.address["url"], secrets["analyst"]))
 
@@ -90,7 +89,7 @@ async def test_an_analyst_previews_a_query_exports_it_and_downloads_its_file(
     place.client.request("POST", "/api/kinds/export/pause", body={"reason": "a test looks at it"})
     try:
         await page.get_by_label("Format").select_option("csv")
-        await expect(page.get_by_label("Between values")).to_be_visible()
+        await expect(page.get_by_label("Delimiter")).to_be_visible()
         await page.get_by_role("button", name="Export", exact=True).click()
         await expect(page.locator(".sentence")).to_contain_text("It waits for a free worker.")
         await settled(page)
@@ -113,7 +112,7 @@ async def test_an_analyst_previews_a_query_exports_it_and_downloads_its_file(
     await expect(page.get_by_role("dialog")).to_contain_text(f"Its {ROWS:,} rows in 1 file")
     export = id_of(page)
     await agree(page, "Delete")
-    await said(page, "The export is deleted")
+    await said(page, "The export was deleted")
     await expect(page.locator(f"#export-{export}")).to_have_count(0)
 
 
@@ -125,12 +124,12 @@ async def test_an_export_is_cancelled_and_tried_again_without_leaving_its_page(
     try:
         made = ada.request("POST", "/api/exports", body={"engine": "local", "sql": "SELECT 42 AS answer"})["data"]
         await page.goto(f"/exports/{made['id']}")
-        await page.get_by_role("button", name="Cancel").click()
-        await agree(page, "Cancel", "not now")
+        await page.get_by_role("button", name="Cancel export").click()
+        await agree(page, "Cancel export", "not now")
         await said(page, "The export was cancelled")
-        await page.get_by_role("button", name="Try again").click()
-        await agree(page, "Try again")
-        await said(page, "It is made again")
+        await page.get_by_role("button", name="Retry").click()
+        await agree(page, "Retry")
+        await said(page, "A new job retries it")
         await settled(page)
     finally:
         place.client.request("POST", "/api/kinds/export/resume")
@@ -167,14 +166,14 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     await page.get_by_role("link", name="New mapping").first.click()
     text = page.get_by_label("Mapping, as YAML")
     await text.fill(MAPPING.replace("type: INT32", "type: INT33"))
-    await page.get_by_role("button", name="Make the mapping").click()
+    await page.get_by_role("button", name="Create mapping").click()
     await expect(page.locator(".problem-list")).to_contain_text("nodes.0.properties.1.type")
-    page_problems(page).clear()  # the browser says on its console that the answer was a 422
+    await provoked(page, "status of 422")
     await axe(page)
     await shot(page, "mapping-problem")
     await text.fill(MAPPING)
-    await page.get_by_role("button", name="Make the mapping").click()
-    await said(page, "people is made.")
+    await page.get_by_role("button", name="Create mapping").click()
+    await said(page, "people was created.")
 
     await page.get_by_label("Engine", exact=True).select_option("local")
     await page.get_by_role("button", name="Validate").click()
@@ -184,7 +183,7 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     await axe(page)
     await shot(page, "mapping-mismatch")
 
-    await page.get_by_role("link", name="Change", exact=True).click()
+    await page.get_by_role("link", name="Edit", exact=True).click()
     await page.get_by_label("Engine", exact=True).select_option("local")
     await page.get_by_role("button", name="Check").click()
     listed = page.locator("#checked .problem-list")
@@ -195,7 +194,7 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     await page.keyboard.type("      - {name: score, type: DOUBLE}")
     await page.get_by_role("button", name="Check").click()
     await expect(page.locator("#checked")).to_contain_text("Every query gives what it declares")
-    await page.get_by_label("What is changed, and why").fill("A score has a fraction.")
+    await page.get_by_label("What changed, and why").fill("A score has a fraction.")
     await page.get_by_role("button", name="Save version 2").click()
     await said(page, "This is version 2 of people.")
     await page.get_by_role("link", name="Difference made by version 2").click()
@@ -204,12 +203,12 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     await shot(page, "mapping-diff")
     await page.get_by_role("link", name="people").click()
 
-    await page.get_by_role("link", name="Make a snapshot").click()
+    await page.get_by_role("link", name="Create snapshot").click()
     await page.get_by_label("Engine", exact=True).select_option("local")
     await shot(page, "snapshot-new")
     place.client.request("POST", "/api/kinds/export/pause", body={"reason": "a test looks at it"})
     try:
-        await page.get_by_role("button", name="Make the snapshot").click()
+        await page.get_by_role("button", name="Create snapshot").click()
         await expect(page.locator(".sentence")).to_contain_text("0 of 2 parts done.")
         await settled(page)
         await shot(page, "snapshot-waiting")
@@ -223,7 +222,7 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     assert manifest["rows"] == ROWS + 100
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def things(place: Place, ada: Client) -> dict[str, str]:
     """One of everything, with odd texts and things that went wrong."""
 
@@ -263,8 +262,7 @@ def things(place: Place, ada: Client) -> dict[str, str]:
     return {"export": good, "failed": failed, "mapping": str(mapping), "snapshot": str(snapshot), "group": group}
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@LOOKS
 async def test_every_page_reads_well_in_both_themes_and_widths(
     person: Person, things: dict[str, str], theme: str, width: int
 ) -> None:

@@ -6,14 +6,13 @@ import re
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from paddock.api.access import table_of
 from paddock.client import Client
+from paddock.web import pages
 from paddock.web.navigation import entries_for
 from tests.playing import until
-from tests.web.browser.conftest import Person, axe, fits, page_problems, resting, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, provoked, resting, settled, shot
 from tests.web.browser.proxy import Proxy
-
-THEMES = ("light", "dark")
-WIDTHS = (1280, 400)
 
 
 async def test_a_token_signs_in_and_signing_out_ends_it(person: Person, secrets: dict[str, str]) -> None:
@@ -24,8 +23,7 @@ async def test_a_token_signs_in_and_signing_out_ends_it(person: Person, secrets:
     await page.fill("input[name=token]", "pdk_nonesuch")
     await page.click("main button")
     await expect(page.get_by_role("alert")).to_have_text("This token is not known here.")
-    assert len(page_problems(page)) == 1, "the 401 of the form"
-    page_problems(page).clear()
+    await provoked(page, "status of 401")
 
     await page.fill("input[name=token]", secrets["ops"])
     await page.click("main button")
@@ -45,7 +43,7 @@ async def test_a_link_signs_in_once(person: Person, jobs: Client) -> None:
     await expect(first.get_by_role("heading", name="Overview")).to_be_visible()
     await second.goto(link)
     await expect(second.get_by_role("alert")).to_contain_text("used already")
-    page_problems(second).clear()
+    await provoked(second, "status of 401")
 
 
 @pytest.mark.parametrize("role", ["analyst", "ops", "admin"])
@@ -53,8 +51,9 @@ async def test_every_page_of_the_navigation_loads_and_the_others_are_refused(per
     page = await person(role)
     await page.goto("/")
     shown = await page.locator("nav.pages a").all_inner_texts()
-    assert shown == [entry.name for entry in entries_for(role)]
-    for entry in entries_for(role):
+    entries = entries_for(role, table_of(pages.routes()))
+    assert shown == [entry.name for entry in entries]
+    for entry in entries:
         answer = await page.goto(entry.path)
         assert answer is not None
         assert answer.status == 200, entry.path
@@ -64,16 +63,15 @@ async def test_every_page_of_the_navigation_loads_and_the_others_are_refused(per
         answer = await page.goto("/audit")
         assert answer is not None
         assert answer.status == 403
-        page_problems(page).clear()
+        await provoked(page, "status of 403")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@LOOKS
 async def test_every_page_reads_well(person: Person, jobs: Client, theme: str, width: int) -> None:
     done = jobs.wait(jobs.submit("probe", {"result": {"rows": 3}, "log_lines": 5}, tags=["nightly"])["id"], 60)
     failed = jobs.wait(jobs.submit("probe", {"fail": "The table 'flights' is locked. " + "long" * 60})["id"], 60)
     page = await person("admin", theme=theme, width=width)
-    paths = {entry.name.lower(): entry.path for entry in entries_for("admin")}
+    paths = {entry.name.lower(): entry.path for entry in entries_for("admin", table_of(pages.routes()))}
     for name, path in {**paths, "job-done": f"/jobs/{done['id']}", "job-failed": f"/jobs/{failed['id']}"}.items():
         await page.goto(path)
         await expect(page.locator("h1")).to_have_count(1)
@@ -85,7 +83,7 @@ async def test_every_page_reads_well(person: Person, jobs: Client, theme: str, w
     await fits(page)
     await axe(page)
     await shot(page, "not-found")
-    page_problems(page).clear()  # the 404 of this page
+    await provoked(page, "status of 404")
 
 
 async def test_a_job_is_seen_to_finish_without_a_reload(person: Person, jobs: Client) -> None:
@@ -130,7 +128,7 @@ async def test_a_cut_stream_is_said_mended_and_misses_nothing(person: Person, jo
 
     await settled(page)
     await expect(page.locator(".sentence .is-completed")).to_be_visible()
-    page_problems(page).clear()
+    await provoked(page, "Failed to load resource")
 
 
 async def test_behind_a_proxy_that_refuses_the_stream_it_polls_and_says_so(person: Person, jobs: Client) -> None:
@@ -148,7 +146,7 @@ async def test_behind_a_proxy_that_refuses_the_stream_it_polls_and_says_so(perso
 
     await page.unroute("**/api/stream**")
     await page.wait_for_selector(".live[data-state=live]", timeout=60_000)
-    page_problems(page).clear()
+    await provoked(page, "status of 502")
 
 
 async def test_behind_a_proxy_that_buffers_it_polls(person: Person, jobs: Client, proxy: Proxy) -> None:
@@ -216,7 +214,7 @@ async def test_what_one_tab_does_another_of_the_same_person_shows(person: Person
     await expect(other).to_have_url(re.compile("/sign-in$"))
     jobs.run_now(again)
     await expect(page.locator("#live-state")).to_have_text("Signed out: reload")
-    page_problems(page).clear()  # the 401 it was told by
+    await provoked(page, "status of 401")
 
 
 async def _look(page: Page, *, away: bool) -> None:
@@ -326,6 +324,12 @@ async def test_the_palette_goes_to_jobs_kinds_pages_and_does_things(person: Pers
 
     await page.keyboard.press("Control+k")
     await expect(page.get_by_role("combobox")).to_be_focused()
+    await page.keyboard.type("collect-left")
+    await expect(page.get_by_role("option", name="Schedule collect-leftovers")).to_be_visible()
+    await page.keyboard.press("Control+k")
+
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox")).to_be_focused()
     await page.keyboard.type("theme dark")
     await page.keyboard.press("Enter")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -376,15 +380,15 @@ async def test_a_change_is_asked_for_by_its_effect_and_can_be_left(person: Perso
     id = resting(jobs)
     page = await person("ops")
     await page.goto(f"/jobs/{id}")
-    await page.get_by_role("button", name="Cancel this job").click()
+    await page.get_by_role("button", name="Cancel job").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("does not run")
     await axe(page)
     await shot(page, "confirm")
-    await dialog.get_by_role("button", name="Leave it").click()
+    await dialog.get_by_role("button", name="Keep running").click()
     assert jobs.get(id)["status"] == "pending"
 
-    await page.get_by_role("button", name="Cancel this job").click()
+    await page.get_by_role("button", name="Cancel job").click()
     await dialog.get_by_role("textbox").fill("wrong table")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("status").filter(has_text="The job was cancelled.")).to_be_visible()
@@ -399,7 +403,7 @@ async def test_reading_and_changing_work_without_scripts(person: Person, jobs: C
     await page.goto(f"/jobs/{id}")
     await expect(page.get_by_role("button", name="Pause live updates")).to_have_count(0)
     await shot(page, "no-scripts")
-    await page.get_by_role("button", name="Cancel this job").click()
+    await page.get_by_role("button", name="Cancel job").click()
     await expect(page.locator(".sentence .is-cancelled")).to_be_visible()
 
 

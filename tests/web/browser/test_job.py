@@ -14,7 +14,7 @@ from paddock.jobs import wire
 from tests.conftest import Server
 from tests.playing import Attempt, PlayedWorker, submit, worker
 from tests.processes.running import Up, until_status
-from tests.web.browser.conftest import Person, axe, fits, make_token, resting, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, make_token, resting, settled, shot
 from tests.web.browser.test_operating import own_paddock
 
 HOSTILE = '<script>xss=1</script><img src=x onerror="xss=1"> \u202eרע 🐎 ' + "long" * 60
@@ -92,7 +92,7 @@ async def test_a_job_is_watched_to_its_end_without_a_reload(person: Person, post
         await expect(page.locator(".sentence .is-completed")).to_be_visible()
         await expect(page.locator(".timeline [data-event=completed]")).to_have_count(1)
         await expect(page.locator("#document-result")).to_contain_text('"rows": 3')
-        await expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Cancel job")).to_have_count(0)
         assert await page.evaluate("window.stayed")
         await page.goto("about:blank")  # it would ask a server that is gone
 
@@ -139,7 +139,7 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     await settled(page)
     await axe(page)
     await fits(page)
-    await page.get_by_role("button", name="Cancel this job").click()
+    await page.get_by_role("button", name="Cancel job").click()
     await expect(page.locator("#confirm-effect")).to_contain_text("A cleanup removes what it has begun.")
     await page.fill("#confirm-reason input", "wrong table")
     await page.click("#confirm button[value=yes]")
@@ -150,7 +150,7 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     await expect(page.locator(".timeline .cleanup.tone-good")).to_have_count(1)
     await shot(page, "job-cancelled")
 
-    await page.get_by_role("button", name="Run it again as a new job").click()
+    await page.get_by_role("button", name="Retry job").click()
     await expect(page.locator("#confirm-effect")).to_contain_text("One new job of the same kind with the same payload")
     await page.click("#confirm button[value=yes]")
     await expect(page.locator(".said")).to_contain_text("This is the new job")
@@ -161,7 +161,7 @@ async def test_an_analyst_cancels_their_job_says_why_and_finds_what_belongs_to_i
     jobs_of_ada.cancel(again[-36:])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hostile(up: Up, jobs: Client) -> str:
     """A job whose every text is markup, once it has failed."""
     payload = {"fail_transiently": 3, "fail": HOSTILE, "leave": HOSTILE[:100], "result": {HOSTILE: [HOSTILE]}}
@@ -174,7 +174,7 @@ def hostile(up: Up, jobs: Client) -> str:
     return id
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)])
+@LOOKS
 async def test_hostile_text_stays_text_and_the_page_reads_well(
     person: Person, hostile: str, theme: str, width: int
 ) -> None:
@@ -204,10 +204,8 @@ async def test_what_a_page_shows_is_copied_as_a_command_and_grows_when_it_fails(
         await expect(page.locator("#announcer")).to_have_text("Copied.")
         return str(await page.evaluate("navigator.clipboard.readText()"))
 
-    assert (
-        await copied("Copy as CLI: Look at it") == f"paddock jobs show --server={page.url.partition('/jobs')[0]} {id}"
-    )
-    assert f"/api/jobs/{id}" in await copied("Copy as curl: Look at it")
+    assert await copied("Copy as CLI: Show it") == f"paddock jobs show --server={page.url.partition('/jobs')[0]} {id}"
+    assert f"/api/jobs/{id}" in await copied("Copy as curl: Show it")
     await expect(page.get_by_role("button", name="Copy as CLI: Retry it")).to_have_count(0)
     jobs.run_now(id)
     retry = page.get_by_role("button", name="Copy as CLI: Retry it")

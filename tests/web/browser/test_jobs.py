@@ -10,7 +10,7 @@ from playwright.async_api import Route, expect
 
 from paddock.client import Client
 from tests.playing import until
-from tests.web.browser.conftest import Person, axe, fits, page_problems, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, provoked, settled, shot
 from tests.web.browser.proxy import Proxy
 
 WAITS = {"turns": 2, "turn_delay_seconds": 3600}
@@ -28,6 +28,22 @@ async def waiting(jobs: Client, tag: str, count: int) -> list[str]:
     ids = [str(jobs.submit("probe", WAITS, tags=[tag])["id"]) for _ in range(count)]
     await until(lambda: all((job := jobs.get(id))["turn_count"] == 1 and job["status"] == "pending" for id in ids))
     return ids[::-1]
+
+
+async def test_a_search_that_found_nothing_yet_goes_on_by_itself(person: Person) -> None:
+    further = (
+        '<div class="empty"><p id="searching" hidden></p><a id="continue" href="/jobs?tag=none&status=failed">On</a>'
+    )
+
+    async def found_nothing_yet(route: Route) -> None:
+        answer = await route.fetch()
+        body = (await answer.text()).replace('<div class="empty">', further, 1)
+        await route.fulfill(response=answer, body=body)
+
+    page = await person("ops")
+    await page.route(re.compile(r"/jobs\?tag=none$"), found_nothing_yet)
+    await page.goto("/jobs?tag=none", wait_until="commit")
+    await page.wait_for_url("**/jobs?tag=none&status=failed")
 
 
 async def test_rows_change_in_place_and_new_ones_wait_behind_a_button(person: Person, jobs: Client, tag: str) -> None:
@@ -122,8 +138,8 @@ async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_ma
     await expect(page.get_by_role("status").filter(has_text="2 jobs were cancelled.")).to_be_visible()
     await expect(page).to_have_url(re.compile(rf"/jobs\?tag={tag}$"))
     assert [jobs.get(id)["status"] for id in ids] == ["cancelled", "pending", "cancelled", *["pending"] * 3]
-    audited = jobs.request("GET", "/api/audit", params={"subject": f"job:{ids[0]}"})["data"]
-    assert [entry["reason"] for entry in audited] == ["wrong table"]
+    [entry] = jobs.request("GET", "/api/audit", params={"action": "bulk_cancel", "limit": "1"})["data"]
+    assert (entry["reason"], set(entry["details"]["jobs"])) == ("wrong table", {ids[0], ids[2]})
 
     await page.get_by_role("button", name=f"Retry probe {ids[0][:8]}…{ids[0][-4:]}").click()
     await expect(dialog).to_contain_text("Run this probe job again?")
@@ -137,14 +153,33 @@ async def test_rows_are_selected_by_range_and_cancelled_together_and_all_that_ma
     await axe(page)
     await fits(page)
     await shot(page, "jobs-matching")
-    await page.get_by_role("textbox", name="Why?").fill("all of them are wrong")
+    await page.get_by_role("textbox", name="Reason").fill("all of them are wrong")
     await page.get_by_role("button", name="Cancel 5 jobs").click()
     await expect(page.locator("#bulk")).to_contain_text("Cancelled 5 jobs of 5 that matched")
     await expect(page.locator("#rows .is-pending")).to_have_count(0)
     await axe(page)
     await shot(page, "jobs-bulk")
-    await page.get_by_role("link", name="Put this message away").click()
+    await page.get_by_role("link", name="Dismiss this message").click()
     await expect(page).to_have_url(re.compile(rf"/jobs\?tag={tag}$"))
+
+
+async def test_after_an_action_on_all_that_match_the_list_shows_only_what_still_matches(
+    person: Person, jobs: Client, tag: str
+) -> None:
+    ids = await waiting(jobs, tag, 2)
+    page = await person("ops")
+    await page.goto(f"/jobs/cancel?tag={tag}&status=pending")
+    jobs.request("POST", "/api/kinds/bulk/pause", body={})
+    try:
+        await page.get_by_role("button", name="Cancel 2 jobs").click()
+        await expect(page.locator("#bulk")).to_contain_text("it waits for a worker")
+        for id in ids:
+            await expect(page.locator(f"#job-{id}")).to_be_visible()
+    finally:
+        jobs.request("POST", "/api/kinds/bulk/resume", body={})
+    await expect(page.locator("#bulk")).to_contain_text("Cancelled 2 jobs of 2 that matched")
+    await expect(page.locator("#rows tr[data-job]")).to_have_count(0)
+    await expect(page.locator("#rows")).to_contain_text("No job matches.")
 
 
 async def test_several_are_run_now_or_retried_and_all_that_match_are_retried_by_a_job(
@@ -229,15 +264,14 @@ async def test_filters_columns_and_views_are_chosen_and_kept(person: Person, job
     await expect(saved).to_have_attribute("aria-current", "page")
     await expect(page.locator(".chip")).to_have_count(3)
     await axe(page)
-    await page.get_by_role("button", name="Forget view").click()
+    await page.get_by_role("button", name="Delete view").click()
     await expect(saved).to_have_count(0)
 
-    await page.get_by_role("link", name=re.compile("Take away the filter Tag")).click()
+    await page.get_by_role("link", name=re.compile("Remove the filter Tag")).click()
     await expect(page.locator(".chip")).to_have_count(2)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@LOOKS
 async def test_the_list_reads_well_whatever_is_in_it(
     person: Person, jobs: Client, tag: str, theme: str, width: int
 ) -> None:
@@ -265,7 +299,7 @@ async def test_the_list_reads_well_whatever_is_in_it(
     await shot(page, "jobs-unfolded")
     await page.goto("/jobs?since=yesterday&status=failed")
     await expect(page.get_by_role("alert")).to_contain_text("'yesterday' is not a time")
-    page_problems(page).clear()  # the 422 of this page
+    await provoked(page, "status of 422")
     await fits(page)
     await axe(page)
     await shot(page, "jobs-wrong")

@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
 from playwright.async_api import expect
 
 from paddock.client import Client
-from tests.web.browser.conftest import Person, axe, fits, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, fits, settled, shot
 from tests.web.browser.proxy import Proxy
 
 LIVE_MS = 60_000  # a pass over the figures every 10 s, then the page's own turn
@@ -52,8 +51,7 @@ async def test_what_goes_wrong_is_said_without_a_reload_and_marked_in_the_charts
         jobs.request("POST", "/api/kinds/probe_blocking/resume")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@LOOKS
 async def test_it_reads_well_with_its_figures_open(
     person: Person, jobs: Client, jobs_of_ada: Client, theme: str, width: int
 ) -> None:

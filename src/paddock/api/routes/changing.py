@@ -1,37 +1,29 @@
 """Ending, repeating and hurrying jobs: one at a time, or all that match a filter."""
 
-from dataclasses import replace
-from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented
-from paddock.api.errors import ApiError, not_found
+from paddock.api.errors import ApiError
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import optional_id
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
 from paddock.api.pagination import answer, split
-from paddock.api.parts import check_part
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.routes.jobs import visible_job
-from paddock.api.routes.submitting import check_retry, rights_of
+from paddock.api.plane import ControlPlane, ThePlane
+from paddock.api.services.changing import _check_meant, act_on_matching, cancel_one, count_matching
+from paddock.api.services.jobs import visible_job
+from paddock.api.services.submitting import check_retry
 from paddock.api.tokens import Caller
-from paddock.jobs import bulk, reading
-from paddock.jobs.enqueueing import IdempotencyKey
+from paddock.jobs import bulk
 from paddock.jobs.filtering import Filter
-from paddock.jobs.model import Job, NewJob
-from paddock.jobs.overviews import SQL as OVERVIEWS
 
-COUNTED_EXACTLY = 10_000
-# A person waits for it before they confirm.
-COUNTED_WITHIN = timedelta(milliseconds=400)
-
-router = guarded_router("jobs")
+router = guarded_router("jobs", PEOPLE)
 
 Words = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
@@ -102,7 +94,7 @@ async def retry_jobs(
 
 
 async def _bulk(
-    request: Request, action: bulk.Action, body: BulkBody, plane: Plane, caller: Caller, key: str | None
+    request: Request, action: bulk.Action, body: BulkBody, plane: ControlPlane, caller: Caller, key: str | None
 ) -> Response:
     asked = _filter(body.filter, caller)
     if body.dry_run:
@@ -115,56 +107,6 @@ async def _bulk(
         plane, caller, action, asked, all_jobs=body.all, reason=body.reason, idempotency=idempotency
     )
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
-
-
-async def count_matching(plane: Plane, caller: Caller, action: bulk.Action, asked: Filter) -> reading.Count:
-    """How many the action could do something to."""
-    narrowed = bulk.narrow(action, _scoped(caller, asked))
-    return await reading.count(plane.core.db, narrowed, at_most=COUNTED_EXACTLY, budget=COUNTED_WITHIN)
-
-
-async def act_on_matching(
-    plane: Plane,
-    caller: Caller,
-    action: bulk.Action,
-    asked: Filter,
-    *,
-    all_jobs: bool,
-    reason: str | None,
-    idempotency: IdempotencyKey | None,
-) -> Job:
-    """The job that goes through all that match now."""
-    _check_meant(action, asked, all_jobs)
-    now = await plane.core.db.fetchval(OVERVIEWS["clock"])
-    payload = bulk.payload(
-        action,
-        _scoped(caller, asked),
-        until=now if asked.until is None else min(asked.until, now),
-        actor=caller.actor,
-        reason=reason,
-        all_jobs=all_jobs,
-        rights=rights_of(plane, caller),
-    )
-    # Drain mode refuses retries, which are new work; ending work is always possible.
-    submitted = await plane.core.submit(
-        [NewJob(bulk.BULK.name, payload, owner=caller.owner)], public=action == "retry", idempotency=idempotency
-    )
-    [job] = submitted.jobs
-    return job
-
-
-def _check_meant(action: bulk.Action, asked: Filter, all_jobs: bool) -> None:
-    if asked.empty and not all_jobs:
-        raise ApiError(
-            422,
-            "empty_filter",
-            f"The filter is empty: this would {action} every job.",
-            hint="Send a filter, or `all: true` if you mean it.",
-        )
-
-
-def _scoped(caller: Caller, asked: Filter) -> Filter:
-    return asked if caller.scope is None else replace(asked, owner=caller.scope)
 
 
 def _filter(body: FilterBody, caller: Caller) -> Filter:
@@ -183,20 +125,7 @@ def _filter(body: FilterBody, caller: Caller) -> Filter:
 )
 async def cancel_job(job_id: str, plane: ThePlane, caller: Asking, body: Reason | None = None) -> Response:
     job = await visible_job(plane, caller, job_id)
-    check_part(plane, caller, job)
-    reason = None if body is None else body.reason
-    verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
-    if verdict == "finished":
-        raise ApiError(409, "already_finished", "The job has ended already; nothing was cancelled.")
-    if verdict == "cleanup":
-        raise ApiError(
-            409,
-            "cleanup_not_cancellable",
-            "A cleanup is not cancelled: it frees what an ended job left behind, its lock among it.",
-            hint="It ends by itself; `paddock why` says what it waits for.",
-        )
-    if verdict == "unknown":
-        raise not_found("job")
+    await cancel_one(plane, caller, job, None if body is None else body.reason)
     return answer(job_json(await plane.core.job(job.id) or job, plane.core.kinds))
 
 

@@ -7,6 +7,7 @@ from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from paddock.api import auditing
+from paddock.api.access import OPERATORS
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso, parse
@@ -17,7 +18,7 @@ from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import ThePlane
 from paddock.jobs import charting
 
-router = guarded_router("figures")
+router = guarded_router("figures", OPERATORS)
 
 AUDIT_EXAMPLE = {
     "id": "019a8b1e-4c30-7000-8b20-1c2d3e4f5061",

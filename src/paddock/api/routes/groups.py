@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from starlette.responses import Response
 
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented
 from paddock.api.errors import not_found
@@ -14,7 +15,7 @@ from paddock.api.plane import ThePlane
 from paddock.jobs import grouping
 from paddock.log import masked
 
-router = guarded_router("groups")
+router = guarded_router("groups", PEOPLE)
 
 GROUP_ID = "019a8b1e-4c20-7000-8a10-0b1c2d3e4f50"
 GROUP_EXAMPLE = {

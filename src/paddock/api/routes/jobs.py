@@ -6,27 +6,31 @@ from fastapi import Query
 from pydantic import AwareDatetime
 from starlette.responses import Response
 
+from paddock.api.access import PEOPLE
+from paddock.api.around import around
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
-from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
-from paddock.api.ids import optional_id, path_id
+from paddock.api.ids import optional_id
 from paddock.api.job_json import EXAMPLE, WHOLE_EXAMPLE, BriefJob, WholeJob, brief_job_json, job_json
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, split
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import Caller
+from paddock.api.plane import ThePlane
+from paddock.api.services.jobs import visible_job
 from paddock.jobs import logs, reading
 from paddock.jobs.filtering import Filter
-from paddock.jobs.model import Job, JobId
 from paddock.jobs.waiting import until_ended
 
 LONGEST_WAIT = 30.0
 
-router = guarded_router("jobs")
+router = guarded_router("jobs", PEOPLE)
 
 Text = Annotated[str | None, Query(min_length=1, max_length=500)]
 Time = Annotated[AwareDatetime | None, Query(examples=["2026-11-15T00:00:00Z"])]
 
+AROUND_EXAMPLE = {
+    "sentence": "Its run of 'orders' is held: 10 GiB wait for hooks, since 4 min. It fetches on as soon as less waits.",
+    "what_to_do": ["`paddock jobs list --kind run_hooks` shows whether hooks run: start workers that offer them."],
+}
 ENTRY_EXAMPLE = {
     "at": "2026-11-15T09:30:00.012000Z",
     "event": "claimed",
@@ -129,13 +133,6 @@ async def get_job(
     return answer(job_json(job, plane.core.kinds))
 
 
-async def visible_job(plane: Plane, caller: Caller, text: str) -> Job:
-    job = await plane.core.job(JobId(path_id(text, "job")))
-    if job is None or not caller.sees(job.owner):
-        raise not_found("job")
-    return job
-
-
 @router.get(
     "/api/jobs/{job_id}/timeline",
     summary="What happened to a job, oldest first",
@@ -144,6 +141,16 @@ async def visible_job(plane: Plane, caller: Caller, text: str) -> Job:
 async def get_timeline(job_id: str, plane: ThePlane, caller: Asking) -> Response:
     job = await visible_job(plane, caller, job_id)
     return page(await reading.timeline(plane.core.db, job.id), None)
+
+
+@router.get(
+    "/api/jobs/{job_id}/around",
+    summary="What is to be said of the whole that a job is part of",
+    responses=documented_page(AROUND_EXAMPLE),
+)
+async def get_around(job_id: str, plane: ThePlane, caller: Asking) -> Response:
+    job = await visible_job(plane, caller, job_id)
+    return page(await around(plane, caller, job), None)
 
 
 @router.get(

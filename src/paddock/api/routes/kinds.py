@@ -4,18 +4,20 @@ from typing import Any
 
 from starlette.responses import Response
 
+from paddock.api.access import OPERATORS, PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso
 from paddock.api.guard import guarded_router
+from paddock.api.kinds_seen import may_see_kind
 from paddock.api.pagination import answer, page
-from paddock.api.plane import Plane, ThePlane
+from paddock.api.plane import ControlPlane, ThePlane
 from paddock.api.routes.changing import Reason
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
 from paddock.jobs.overviews import KindSeen
 
-router = guarded_router("kinds")
+router = guarded_router("kinds", OPERATORS)
 
 KIND_EXAMPLE = {
     "name": "probe",
@@ -32,6 +34,8 @@ KIND_EXAMPLE = {
     "patience": "PT0S",
     "grace": "PT2S",
     "offered": True,
+    "scaled": False,
+    "unoffered": False,
     "paused": False,
     "paused_at": None,
     "paused_by": None,
@@ -43,14 +47,15 @@ KIND_EXAMPLE = {
 }
 
 
-@router.get(
+@router.for_roles(PEOPLE).get(
     "/api/kinds",
     summary="Kinds, their policies, and whether a worker offers them",
     responses=documented_page(KIND_EXAMPLE),
 )
 async def list_kinds(plane: ThePlane, caller: Asking) -> Response:
     seen = await reading.kinds(plane.core.db)
-    return page([_shown(plane, caller, kind) for kind in seen if caller.operator or not kind.internal], None)
+    mine = [kind for kind in seen if may_see_kind(plane.config, caller, kind.name)]
+    return page([_kind_json(plane, caller, kind) for kind in mine if caller.operator or not kind.internal], None)
 
 
 @router.post("/api/kinds/{kind}/pause", summary="Claim nothing new of a kind", responses=documented(KIND_EXAMPLE))
@@ -65,12 +70,12 @@ async def resume_kind(kind: str, plane: ThePlane, caller: Asking, body: Reason |
     return await _one(plane, caller, kind)
 
 
-async def _one(plane: Plane, caller: Caller, name: str) -> Response:
+async def _one(plane: ControlPlane, caller: Caller, name: str) -> Response:
     seen = await reading.kinds(plane.core.db)
-    return answer(next(_shown(plane, caller, kind) for kind in seen if kind.name == name))
+    return answer(next(_kind_json(plane, caller, kind) for kind in seen if kind.name == name))
 
 
-def _shown(plane: Plane, caller: Caller, seen: KindSeen) -> dict[str, Any]:
+def _kind_json(plane: ControlPlane, caller: Caller, seen: KindSeen) -> dict[str, Any]:
     declared = plane.core.kinds.get(seen.name)
     shown: dict[str, Any] = {
         "name": seen.name,
@@ -93,6 +98,8 @@ def _shown(plane: Plane, caller: Caller, seen: KindSeen) -> dict[str, Any]:
         "patience": iso(seen.patience),
         "grace": None if declared is None else iso(declared.grace),
         "offered": seen.offered,
+        "scaled": seen.scaled,
+        "unoffered": seen.unoffered,
         "paused": seen.paused,
         "paused_at": seen.paused_at,
     }

@@ -7,15 +7,17 @@ from starlette.responses import Response
 
 import paddock
 from paddock.api import global_config
+from paddock.api.access import OPERATORS
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented
 from paddock.api.guard import guarded_router
 from paddock.api.pagination import answer
-from paddock.api.plane import Plane, ThePlane
+from paddock.api.plane import ControlPlane, ThePlane
+from paddock.capability import each
 from paddock.jobs import reading
 from paddock.jobs.enqueueing import SQL
 
-router = guarded_router("ops")
+router = guarded_router("ops", OPERATORS)
 
 STATE_EXAMPLE = {
     "version": "0.1.0",
@@ -25,6 +27,17 @@ STATE_EXAMPLE = {
     "workers": {"live": 2, "quiet": 0, "running": 1, "slots": 20},
     "paused_kinds": [],
     "unoffered_kinds": [],
+    "snapshots": {"ready": 12, "creating": 1},
+    "exports": {"completed": 40},
+    "dumps": {"completed": 3},
+    "background_jobs": {
+        "lifecycle": {
+            "healthy": True,
+            "enabled": True,
+            "last_success_at": "2026-11-15T09:29:00Z",
+            "failures_in_a_row": 0,
+        }
+    },
 }
 CONFIG_EXAMPLE = {
     "announcement": {
@@ -61,12 +74,15 @@ async def get_state(plane: ThePlane, caller: Asking) -> Response:
     return answer(await state(plane))
 
 
-async def state(plane: Plane) -> dict[str, Any]:
+async def state(plane: ControlPlane) -> dict[str, Any]:
     db = plane.core.db
     drain = await db.fetchrow(SQL["drain_state"])
     assert drain is not None
     counts, workers, kinds = await reading.counts(db), await reading.workers(db), await reading.kinds(db)
     live = [worker for worker in workers if worker.live]
+    told: dict[str, Any] = {}
+    for _, tell in each("state"):
+        told |= await tell(db)
     return {
         "version": paddock.__version__,
         "drain": {"enabled": drain["drained"], "reason": drain["drain_reason"]},
@@ -79,7 +95,8 @@ async def state(plane: Plane) -> dict[str, Any]:
             "slots": sum(worker.slots for worker in live),
         },
         "paused_kinds": [kind.name for kind in kinds if kind.paused],
-        "unoffered_kinds": [kind.name for kind in kinds if not kind.offered],
+        "unoffered_kinds": [kind.name for kind in kinds if kind.unoffered],
+        **told,
     }
 
 

@@ -1,32 +1,30 @@
 """Making work: `POST /api/jobs` and its list form."""
 
-from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from paddock import tracing
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking, authorize
 from paddock.api.bodies import JsonRequest, is_json
-from paddock.api.databases import databases_of
 from paddock.api.documenting import documented
 from paddock.api.errors import ApiError, invalid_field
 from paddock.api.guard import GuardedRoute, guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.job_json import WHOLE_EXAMPLE, WholeJob, job_json, location
+from paddock.api.kinds_seen import may_see_kind
 from paddock.api.pagination import answer
-from paddock.api.parts import check_part, no_parts_of
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.tokens import EVERYTHING, Caller, check_engine_role, may_use
-from paddock.jobs import bulk
-from paddock.jobs.enqueueing import MAX_BATCH
-from paddock.jobs.kinds import Kind
-from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, Job, NewJob
+from paddock.api.plane import ControlPlane, ThePlane
+from paddock.api.services.submitting import check_kind
+from paddock.api.tokens import Caller, check_engine_role
+from paddock.jobs.enqueueing import MAX_BATCH, unknown_kind
+from paddock.jobs.model import LOW, MAX_TAG_LENGTH, MAX_TAGS, NORMAL, URGENT, NewJob
 
 
 class SubmitRoute(GuardedRoute):
@@ -39,7 +37,7 @@ class SubmitRoute(GuardedRoute):
         usual = scope["method"] != "POST" or not is_json(request.headers.get("content-type"))
         if usual or len(role or "") > MAX_ENGINE_ROLE:
             return await super().handle(scope, receive, send)
-        caller = request.state.caller = await authorize(request, "POST", self.path)
+        caller = request.state.caller = await authorize(request, self.roles, "POST", self.path)
         assert caller is not None, "nobody submits without a token"
         try:
             content = await request.body()
@@ -61,8 +59,8 @@ def _again(content: bytes) -> Receive:
     return receive
 
 
-router = guarded_router("jobs")
-submitting = APIRouter(route_class=SubmitRoute, tags=["jobs"])
+router = guarded_router("jobs", PEOPLE)
+submitting = guarded_router("jobs", PEOPLE, SubmitRoute)
 
 MAX_ENGINE_ROLE = 200
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
@@ -127,13 +125,15 @@ async def submit_batch(
     request: Request, body: BatchBody, plane: ThePlane, caller: Asking, key: KeyHeader = None, role: EngineRole = None
 ) -> Response:
     check_engine_role(caller, role)
-    new = [new_job(plane, caller, item, role) for item in body.jobs]
+    new = [new_job(plane, caller, item, role, index) for index, item in enumerate(body.jobs)]
     idempotency = key_of(caller, "POST /api/jobs/batch", key, [await request.json(), role])
     submitted = await plane.core.submit(new, idempotency=idempotency)
     return answer([job_json(job, plane.core.kinds) for job in submitted.jobs], 202)
 
 
-def new_job(plane: Plane, caller: Caller, body: JobBody, role: str | None) -> NewJob:
+def new_job(plane: ControlPlane, caller: Caller, body: JobBody, role: str | None, index: int = 0) -> NewJob:
+    if plane.core.kinds.get(body.kind) is None or not may_see_kind(plane.config, caller, body.kind):
+        raise unknown_kind(body.kind, index)
     check_kind(plane, caller, body.kind, body.payload)
     if body.priority < NORMAL and not caller.operator:
         raise ApiError(
@@ -151,80 +151,6 @@ def new_job(plane: Plane, caller: Caller, body: JobBody, role: str | None) -> Ne
         run_at=_storable(body.run_at),
         tags=body.tags,
         traceparent=tracing.inject(),
-    )
-
-
-def check_kind(plane: Plane, caller: Caller, name: str, payload: Mapping[str, Any]) -> None:
-    """An unknown kind is the core's to refuse. An internal one looks the same to those who may not know of it."""
-    kind = plane.core.kinds.get(name)
-    if kind is None:
-        return
-    if kind.submit is None:
-        raise ApiError(403, "kind_internal", f"Kind '{name}' is internal: only Paddock itself makes such jobs.")
-    if caller.role not in kind.submit and caller.role != "admin":
-        raise ApiError(
-            403,
-            "kind_not_allowed",
-            f"A token of role '{caller.role}' may not submit kind '{name}'.",
-            details={"roles": sorted(kind.submit)},
-        )
-    check_uses(plane, caller, kind, payload)
-
-
-def check_uses(plane: Plane, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
-    """What a payload names is checked like the same name in a route. A payload that is none is the core's to refuse."""
-    if kind.uses is None:
-        return
-    try:
-        uses = kind.uses(kind.payload.model_validate(payload))
-    except ValidationError:
-        return
-    granted = {
-        "engine": caller.engines,
-        "destination": caller.destinations,
-        "engine role": caller.engine_roles,
-        "database": caller.databases.union(databases_of(plane.config, caller)),
-    }
-    for what, name in uses:
-        if not may_use(granted[what], name):
-            raise ApiError(
-                403,
-                f"{what.replace(' ', '_')}_not_allowed",
-                f"This token may not use the {what} '{name}'." if name else f"Name the {what}.",
-                hint="Ask for it to be granted to your token.",
-            )
-
-
-def check_retry(plane: Plane, caller: Caller, job: Job) -> None:
-    """What it runs under and with may have been taken from them since."""
-    if caller.operator:
-        return
-    check_part(plane, caller, job)
-    check_engine_role(caller, job.role)
-    kind = plane.core.kinds.get(job.kind)
-    if kind is not None:
-        check_uses(plane, caller, kind, job.payload)
-    if job.kind == bulk.BULK.name and not bulk.may_repeat(job, rights_of(plane, caller), caller.scope):
-        raise ApiError(
-            403,
-            bulk.NOT_REPEATED,
-            "This bulk job was asked for with rights that your token does not have.",
-            hint="Ask for it anew: `POST /api/jobs/retry` or `POST /api/jobs/cancel` with the same filter.",
-        )
-
-
-def rights_of(plane: Plane, caller: Caller) -> bulk.Rights:
-    """What they may do in bulk: as much as to one job after the other."""
-
-    def usable(granted: Collection[str]) -> list[str] | None:
-        return None if caller.operator or EVERYTHING in granted else sorted(granted)
-
-    return bulk.Rights(
-        engine_roles=usable(caller.engine_roles),
-        engines=usable(caller.engines),
-        destinations=usable(caller.destinations),
-        databases=usable(caller.databases.union(databases_of(plane.config, caller))),
-        no_parts_of=sorted(no_parts_of(plane.config, caller)),
     )
 
 

@@ -1,13 +1,10 @@
 """Tokens: made and revoked by admins; everybody may ask who they are."""
 
-from typing import Annotated, Self
-
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock.api import signin
-from paddock.api.access import Role
+from paddock.api.access import ADMINS, PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.errors import not_found
@@ -16,12 +13,11 @@ from paddock.api.ids import path_id
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import ThePlane
-from paddock.api.tokens import NewToken
+from paddock.api.services.tokens import TokenBody, new_token
+from paddock.capability import grants
 
-router = guarded_router("tokens")
+router = guarded_router("tokens", ADMINS)
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Names = Annotated[list[Name], Field(max_length=1000)]
 
 TOKEN_EXAMPLE = {
     "id": "7d8f9a0b-1c2d-4e3f-8a9b-0c1d2e3f4a5b",
@@ -39,30 +35,6 @@ TOKEN_EXAMPLE = {
     "last_used_at": "2026-11-15T09:30:00Z",
     "revoked_at": None,
 }
-
-
-class TokenBody(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        title="NewToken",
-        json_schema_extra={"examples": [{"name": "laptop", "owner": "ada", "role": "analyst", "engines": ["duckdb"]}]},
-    )
-
-    name: Name
-    role: Role
-    owner: Name | None = Field(default=None, description="Whose work this is; the name, if left out.")
-    kinds: Names | None = Field(default=None, description="Workers: what it may claim; left out: all but internal.")
-    engine_roles: Names = Field(default_factory=list, description="What X-Use-Case-Id may say; '*' is all.")
-    engines: Names = Field(default_factory=list)
-    destinations: Names = Field(default_factory=list)
-    databases: Names = Field(default_factory=list)
-    expires_at: AwareDatetime | None = None
-
-    @model_validator(mode="after")
-    def _kinds_are_for_workers(self) -> Self:
-        if self.kinds is not None and self.role != "worker":
-            raise ValueError("only a worker's token is limited to kinds")
-        return self
 
 
 @router.get("/api/tokens", summary="All tokens, newest first", responses=documented_page(TOKEN_EXAMPLE))
@@ -84,21 +56,7 @@ async def create_token(body: TokenBody, plane: ThePlane, caller: Asking) -> Resp
     return answer({**shown, "token": secret}, 201)
 
 
-def new_token(body: TokenBody) -> NewToken:
-    return NewToken(
-        name=body.name,
-        role=body.role,
-        owner=body.owner or body.name,
-        kinds=body.kinds,
-        engine_roles=body.engine_roles,
-        engines=body.engines,
-        destinations=body.destinations,
-        databases=body.databases,
-        expires_at=body.expires_at,
-    )
-
-
-@router.get(
+@router.for_roles(PEOPLE).get(
     "/api/tokens/self", summary="Who am I?", responses=documented({"name": "laptop", "owner": "ada", "role": "analyst"})
 )
 async def get_own_token(plane: ThePlane, caller: Asking) -> Response:
@@ -108,15 +66,12 @@ async def get_own_token(plane: ThePlane, caller: Asking) -> Response:
             "name": caller.name,
             "owner": caller.owner,
             "role": caller.role,
-            "engine_roles": sorted(caller.engine_roles),
-            "engines": sorted(caller.engines),
-            "destinations": sorted(caller.destinations),
-            "databases": sorted(caller.databases),
+            **{grant.name: sorted(caller.granted(grant.name)) for grant in grants()},
         }
     )
 
 
-@router.post(
+@router.for_roles(PEOPLE).post(
     "/api/tokens/self/sign-in-link",
     status_code=201,
     summary="A link that signs a browser in once, within five minutes",

@@ -1,31 +1,28 @@
 """Subscriptions: who is told of which facts."""
 
-import ipaddress
-import re
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import Query
 from starlette.responses import Response
 
 from paddock.api import facts
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
-from paddock.api.errors import ApiError, invalid_field, not_found
+from paddock.api.errors import not_found
 from paddock.api.guard import guarded_router
 from paddock.api.idempotency import KeyHeader, key_of
 from paddock.api.ids import path_id
 from paddock.api.job_json import EXAMPLE, BriefJob, brief_job_json, location
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
-from paddock.api.plane import Plane, ThePlane
-from paddock.api.routes.events import WEBHOOK_ID
-from paddock.api.tokens import Caller
+from paddock.api.plane import ThePlane
+from paddock.api.routes.events import DELIVERY_EXAMPLE, EVENT_ID, WEBHOOK_ID
+from paddock.api.services.webhooks import NewWebhook, WebhookChanges, change, check_sample, subscribe
 from paddock.jobs import webhook_keys
 
-router = guarded_router("webhooks")
+router = guarded_router("webhooks", PEOPLE)
 
-EVENT_TYPE = re.compile(r"(\*|[a-z][a-z0-9_]*(\.[a-z0-9_]+)*(\.\*)?)\Z")
 WEBHOOK_EXAMPLE = {
     "id": WEBHOOK_ID,
     "owner": "ada",
@@ -35,21 +32,13 @@ WEBHOOK_EXAMPLE = {
     "active": True,
     "created_at": "2026-11-15T09:00:00Z",
 }
-
-
-class NewWebhook(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"url": "https://example.com/paddock", "types": ["job.failed", "job.completed"]}]
-        },
-    )
-
-    url: Annotated[str, StringConstraints(min_length=1, max_length=2000)]
-    types: list[Annotated[str, StringConstraints(min_length=1, max_length=200)]] = Field(
-        min_length=1, max_length=50, description="'job.failed', 'job.*' or '*'."
-    )
-    all_owners: bool = Field(default=False, description="Everybody's events, not only your own: for ops.")
+TOLD_EXAMPLE = {
+    "id": DELIVERY_EXAMPLE["job_id"],
+    "event_id": EVENT_ID,
+    "type": "job.failed",
+    "subject": DELIVERY_EXAMPLE["job_id"],
+    **{name: value for name, value in DELIVERY_EXAMPLE.items() if name not in ("url", "owner", "active")},
+}
 
 
 @router.get("/api/webhooks", summary="Subscriptions", responses=documented_page(WEBHOOK_EXAMPLE))
@@ -68,20 +57,9 @@ async def list_webhooks(
         {**WEBHOOK_EXAMPLE, "secret": "whsec_..."}, status=201, description="With the signing secret, shown this once."
     ),
 )
-async def create_webhook(body: NewWebhook, plane: ThePlane, caller: Asking) -> Response:
-    made = await subscribe(plane, caller, body)
+async def create_webhook(body: NewWebhook, plane: ThePlane, caller: Asking, key: KeyHeader = None) -> Response:
+    made = await subscribe(plane, caller, body, key_of(caller, "POST /api/webhooks", key, body.model_dump()))
     return answer(made, 201, {"Location": f"/api/webhooks/{made['id']}"})
-
-
-async def subscribe(plane: Plane, caller: Caller, body: NewWebhook) -> dict[str, Any]:
-    """The new webhook with its signing secret; the dashboard's form comes here too."""
-    check_url(body.url, allow_private=plane.config.webhook_allow_private)
-    for place, type in enumerate(body.types):
-        if not EVENT_TYPE.match(type):
-            raise invalid_field(f"types.{place}", "Name a type like 'job.failed', all of one like 'job.*', or '*'.")
-    if body.all_owners and not caller.operator:
-        raise ApiError(403, "not_allowed", "Only ops may subscribe to everybody's events.")
-    return await facts.create_webhook(plane.core.db, caller, url=body.url, types=body.types, all_owners=body.all_owners)
 
 
 KEY_EXAMPLE = {"owner": "ada", "secret": "whsec_...", "created_at": "2026-11-15T09:00:00Z"}
@@ -116,6 +94,34 @@ async def get_webhook(webhook_id: str, plane: ThePlane, caller: Asking) -> Respo
     return answer(found)
 
 
+@router.patch(
+    "/api/webhooks/{webhook_id}",
+    summary="Change its address or types, or switch it off or on",
+    responses=documented(WEBHOOK_EXAMPLE),
+)
+async def change_webhook(webhook_id: str, body: WebhookChanges, plane: ThePlane, caller: Asking) -> Response:
+    found = await facts.webhook(plane.core.db, caller, path_id(webhook_id, "webhook"))
+    changed = None if found is None else await change(plane, caller, found, body)
+    if changed is None:
+        raise not_found("webhook")
+    return answer(changed)
+
+
+@router.get(
+    "/api/webhooks/{webhook_id}/deliveries",
+    summary="What it was told and what it answered, newest first",
+    responses=documented_page(TOLD_EXAMPLE),
+)
+async def list_deliveries(
+    webhook_id: str, plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Response:
+    found = await facts.webhook(plane.core.db, caller, path_id(webhook_id, "webhook"))
+    if found is None:
+        raise not_found("webhook")
+    told = await facts.deliveries_to(plane.core.db, found["id"], read_place(cursor), limit)
+    return page(told, next_cursor(told, limit))
+
+
 @router.delete("/api/webhooks/{webhook_id}", summary="Unsubscribe", responses=documented(WEBHOOK_EXAMPLE))
 async def delete_webhook(webhook_id: str, plane: ThePlane, caller: Asking) -> Response:
     found = await facts.webhook(plane.core.db, caller, path_id(webhook_id, "webhook"))
@@ -128,46 +134,22 @@ async def delete_webhook(webhook_id: str, plane: ThePlane, caller: Asking) -> Re
 @router.post(
     "/api/webhooks/{webhook_id}/test",
     status_code=202,
-    summary="Send it a test event",
+    summary="Send it a test event, or a sample of a type",
     responses=documented(EXAMPLE, BriefJob, status=202, description="The delivery job."),
 )
-async def try_webhook(webhook_id: str, plane: ThePlane, caller: Asking, key: KeyHeader = None) -> Response:
+async def try_webhook(
+    webhook_id: str,
+    plane: ThePlane,
+    caller: Asking,
+    key: KeyHeader = None,
+    type: Annotated[
+        str | None, Query(max_length=200, description="A sample of this type; left out: `webhook.test`.")
+    ] = None,
+) -> Response:
     found = await facts.webhook(plane.core.db, caller, path_id(webhook_id, "webhook"))
     if found is None:
         raise not_found("webhook")
-    idempotency = key_of(caller, f"POST /api/webhooks/{found['id']}/test", key, None)
-    [job] = await facts.try_webhook(plane.core, caller, found, idempotency)
+    check_sample(plane, type)
+    idempotency = key_of(caller, f"POST /api/webhooks/{found['id']}/test", key, type)
+    [job] = await facts.try_webhook(plane.core, caller, found, idempotency, type)
     return answer(brief_job_json(job), 202, {"Location": location(job.id)})
-
-
-def check_url(url: str, *, allow_private: bool) -> None:
-    """What can be told from the text; what a name resolves to is checked at each connect."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise invalid_field("url", "This is not a URL.") from None
-    if not url.isascii() or not url.isprintable() or " " in url or not host:
-        raise invalid_field("url", "This is not a URL.")
-    if not allow_private and _is_private(host):
-        raise _private()
-    if parts.scheme != "https" and not (allow_private and parts.scheme == "http"):
-        raise invalid_field("url", "It must begin with https://.")
-    if parts.username is not None or parts.password is not None:
-        raise invalid_field("url", "It may not hold a user name or password; check the signature instead.")
-
-
-def _private() -> ApiError:
-    refusal = invalid_field("url", "It may not lead into a private network.")
-    refusal.hint = (
-        "Use a public receiver, or set PADDOCK_WEBHOOK_ALLOW_PRIVATE=true if everybody who may register webhooks"
-        " may reach your network."
-    )
-    return refusal
-
-
-def _is_private(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))

@@ -9,6 +9,7 @@ from msgspec import Meta
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
+from paddock.api.access import OPERATORS
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.errors import invalid_field, not_found
@@ -19,7 +20,7 @@ from paddock.api.plane import ThePlane
 from paddock.jobs import reading
 from paddock.jobs.model import SessionId
 
-router = guarded_router("workers")
+router = guarded_router("workers", OPERATORS)
 
 SESSION_ID = "0d0f5d0a-8a1c-4a55-b6a1-0f6d6f1a2b3c"
 WORKER_EXAMPLE = {

@@ -1,10 +1,12 @@
 -- name: insert_token (durable)
 -- A secret that is already kept stays as it is: `paddock up` offers the one in its file at every start.
-INSERT INTO tokens (name, owner, role, secret_hash, kinds, engine_roles, engines, destinations, databases, expires_at,
-                    created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO tokens (name, owner, role, secret_hash, kinds, grants, expires_at, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (secret_hash) DO NOTHING
 RETURNING *;
+
+-- name: add_grants (durable)
+UPDATE tokens SET grants = grants || $2::jsonb WHERE secret_hash = $1 AND NOT grants @> $2::jsonb;
 
 -- name: token_by_secret (relaxed)
 SELECT *, last_used_at IS NULL OR last_used_at < paddock_now() - interval '1 minute' AS touch_due
@@ -36,7 +38,27 @@ WHERE role = 'admin' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_a
 ORDER BY id FOR UPDATE;
 
 -- name: revoke_token (durable)
-UPDATE tokens SET revoked_at = coalesce(revoked_at, paddock_now()) WHERE id = $1 RETURNING *;
+UPDATE tokens SET revoked_at = coalesce(revoked_at, paddock_now()), revoked_by = coalesce(revoked_by, $2)
+WHERE id = $1 RETURNING *;
+
+-- name: tokens_of_files (durable)
+-- Those that $1 made and that are good now. `settled`: each control plane has had the time to see its file, or that it is gone.
+SELECT id, name, secret_hash, created_at, greatest(created_at, restored_at) <= paddock_now() - interval '10 minutes' AS settled, expires_at
+FROM tokens
+WHERE created_by = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > paddock_now());
+
+-- name: revive_token (durable)
+-- What a person revoked stays revoked.
+UPDATE tokens SET revoked_at = NULL, revoked_by = NULL, expires_at = NULL, restored_at = paddock_now()
+WHERE secret_hash = $1 AND created_by = $2 AND (revoked_at IS NULL OR revoked_by = $2)
+  AND (revoked_at IS NOT NULL OR expires_at IS NOT NULL)
+RETURNING id;
+
+-- name: replace_token (durable)
+UPDATE tokens SET expires_at = paddock_now() + interval '10 minutes' WHERE id = $1 AND expires_at IS NULL RETURNING id;
+
+-- name: token_made_as (durable)
+SELECT name, role FROM tokens WHERE secret_hash = $1;
 
 -- name: end_web_sessions_of_token (durable)
 DELETE FROM web_sessions WHERE token_id = $1;

@@ -9,7 +9,7 @@ from paddock.cli.jobs.showing import show_job, timeline
 from paddock.cli.jobs.submitting import submit
 from paddock.cli.jobs.watching import watch_jobs
 
-app = App(name="jobs", help="Submit, look at, cancel and retry jobs.")
+app = App(name="jobs", help="Submit, show, cancel and retry jobs.")
 app.command(list_jobs, name="list")
 app.command(show_job, name="show")
 app.command(watch_jobs, name="watch")

@@ -42,7 +42,7 @@ def retry(
     how: How = ASK,
     connect: Connect = HERE,
 ) -> int:
-    """Make a new job for each of these ended ones, with the same kind and payload: by id, or all that match a filter."""
+    """Retry ended jobs, each as a new job with the same kind and payload: by id, or all that match a filter."""
     return _named_or_all("retry", ids, which, how, reason, output, connect)
 
 

@@ -25,7 +25,7 @@ class How:
     all: Annotated[bool, Parameter(negative=(), help="Even if nothing but time narrows the filter.")] = False
     dry_run: Annotated[bool, Parameter(negative=(), help="Only say how many match.")] = False
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), help="Do not ask.")] = False
-    wait: Annotated[bool | None, Parameter(help="Follow it to its end; unless told, on a terminal.")] = None
+    wait: Annotated[bool | None, Parameter(help="Follow it to its end; default on a terminal.")] = None
 
 
 ASK = How()
@@ -55,9 +55,9 @@ def act_on_all(action: Action, which: Which, how: How, reason: str | None, outpu
     if which == ANY and not how.all:
         raise wrong_usage(
             f"Which jobs? Name them, or give a filter, like --kind or --tag; --all would {action} every job.",
-            f"paddock jobs {action} --help lists the filters.",
+            "`paddock jobs cancel --help` and `paddock jobs retry --help` list the filters.",
         )
-    body: dict[str, Any] = {"filter": which.asked(), "all": how.all}
+    body: dict[str, Any] = {"filter": which.as_parameters(), "all": how.all}
     if reason is not None:
         body["reason"] = reason
     server = open_server(connect)
@@ -106,7 +106,7 @@ def _plan(action: Action, counted: Item, body: Item) -> str:
 def _ask(action: Action, counted: Item, body: Item) -> None:
     plan = _plan(action, counted, body)
     if not (is_terminal() and sys.stdin.isatty()):
-        raise wrong_usage(plan, "Nothing was done, because nobody can be asked here: --yes goes on without asking.")
+        raise wrong_usage(plan, "Nothing was done, because there is no terminal to ask on: --yes skips the question.")
     sys.stderr.write(f"{plan}\nGo on? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -122,11 +122,11 @@ def _see_through(server: Server, action: Action, job: Item, how: How, output: Fo
     if ended["status"] != "completed":
         return FAILED
     if output == "table":
-        sys.stdout.write(told(action, ended["result"]) + "\n")
+        sys.stdout.write(summary(action, ended["result"]) + "\n")
     return REFUSED if ended["result"]["refused"] else 0
 
 
-def told(action: Action, result: Item) -> str:
+def summary(action: Action, result: Item) -> str:
     words = WORDS[action]
     parts = [f"{number(result['done'])} {words.done}"]
     if result["skipped"]:

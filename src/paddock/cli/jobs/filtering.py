@@ -26,19 +26,19 @@ class Which:
     group: Annotated[UUID | None, Parameter(help="Of this group.")] = None
     worker: Annotated[str | None, Parameter(help="Held, or last held, by this worker.")] = None
     tag: Annotated[str | None, Parameter(help="With this tag.")] = None
-    schedule: Annotated[str | None, Parameter(help="Made by this schedule.")] = None
+    schedule: Annotated[str | None, Parameter(help="Created by this schedule.")] = None
     error_code: Annotated[str | None, Parameter(help="With this error.")] = None
     retrying: Annotated[
         bool, Parameter(negative=(), help="Failed, or lost their worker, and wait for the next try.")
     ] = False
     since: Annotated[
         str | None,
-        Parameter(help="Made after this time (UTC unless told), or within this long: 2026-11-15T09:00, 2h, 7d."),
+        Parameter(help="Created after this time (UTC by default), or within this long: 2026-11-15T09:00, 2h, 7d."),
     ] = None
-    until: Annotated[str | None, Parameter(help="Made before this time, or longer ago than this.")] = None
+    until: Annotated[str | None, Parameter(help="Created before this time, or longer ago than this.")] = None
     q: Annotated[str | None, Parameter(help="Beginning of the id, or text in the error.")] = None
 
-    def asked(self) -> dict[str, str]:
+    def as_parameters(self) -> dict[str, str]:
         """What was given, as the API takes it. Ask once: how long ago something was depends on when."""
         given = {name: str(value) for name, value in asdict(self).items() if value not in (None, False)}
         given |= {"retrying": "true"} if self.retrying else {}

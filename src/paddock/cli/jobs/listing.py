@@ -1,13 +1,12 @@
 """`paddock jobs list`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.jobs.filtering import ANY, Which
 from paddock.cli.jobs.naming import SHORT_ID
 from paddock.cli.jobs.progress import progress
-from paddock.cli.output import Column, Item, Output, Watch, field, is_narrow, repeatedly, show, table
+from paddock.cli.output import Column, Item, Output, Watch, field, is_narrow, show_or_watch
 from paddock.cli.wording import ago, span
 
 
@@ -21,16 +20,11 @@ def list_jobs(
     limit:
         How many at most.
     """
-    asked = which.asked()
+    asked = which.as_parameters()
     server = open_server(connect)
-
-    def found() -> list[dict[str, Any]]:
-        return list(server.pages("/api/jobs", limit, **asked))
-
-    if watch:
-        return repeatedly(lambda: table(jobs, COLUMNS) if (jobs := found()) else "No jobs.")
-    show(found(), COLUMNS, output, none="No jobs match.")
-    return 0
+    return show_or_watch(
+        lambda: server.pages("/api/jobs", limit, **asked), COLUMNS, output, watch=watch, none="No jobs match."
+    )
 
 
 def shown_id(job: Item) -> str:
@@ -44,7 +38,7 @@ COLUMNS: Sequence[Column] = (
     field("status"),
     Column("progress", progress),
     field("owner"),
-    Column("made", lambda job: ago(job.get("created_at"))),
+    Column("created", lambda job: ago(job.get("created_at"))),
     Column("ran", lambda job: span(job["run_seconds"]) if job.get("run_seconds") else "-", right=True),
     Column("tries", lambda job: str(job.get("attempt_count") or 1), right=True),
     Column("error", lambda job: str(job.get("error_code") or "-"), wide=True),

@@ -1,7 +1,7 @@
 """How far a job is, from what it reports."""
 
 from paddock.cli.output import Item
-from paddock.cli.wording import number, size, span
+from paddock.cli.wording import number, several, size, span
 from paddock.jobs.reports import HowFar, how_far, share
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
@@ -23,9 +23,9 @@ def detail(job: Item) -> str:
     """What is worth knowing at this moment, short enough for a line."""
     if job["status"] == "failed":
         return str(job.get("error_code"))
-    if job["status"] == "completed":
-        return f"ran {span(job.get('run_seconds') or 0)}" + _attempts(job)
     known = how_far(job.get("report"))
+    if job["status"] == "completed":
+        return ", ".join([*amounts(known), f"ran {span(job.get('run_seconds') or 0)}"]) + _attempts(job)
     parts = [
         f"on {job['claimed_by']}" if job["status"] == "claimed" else None,
         f"waits for {job['waiting_on']}" if job["status"] == "submitted" else None,
@@ -38,7 +38,7 @@ def detail(job: Item) -> str:
 
 
 def amounts(known: HowFar) -> list[str]:
-    words = {"rows": lambda n: f"{number(n)} rows", "bytes": size}
+    words = {"rows": lambda n: several(n, "row"), "bytes": size}
     fetched = [known.of_all(pair, number, size) for pair in known.pairs if pair[0].startswith("fetched_")]
     return [*fetched, *(words[name](n) for name, n in known.amounts.items())]
 

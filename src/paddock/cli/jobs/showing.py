@@ -82,7 +82,7 @@ def sheet(job: Item) -> "RenderableType":
         ("owner", job.get("owner")),
         ("priority", job.get("priority")),
         ("tags", job.get("tags")),
-        ("made", _when(job.get("created_at"))),
+        ("created", _when(job.get("created_at"))),
         ("first run", _when(job.get("started_at"))),
         ("ended", _when(job.get("completed_at"))),
         ("ran for", span(job["run_seconds"]) if job.get("run_seconds") else None),

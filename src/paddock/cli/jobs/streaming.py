@@ -81,12 +81,12 @@ class Watched:
         if message.event == "reset" or time.monotonic() > self._looked + LOOK_AGAIN_SECONDS:
             self.look()
         elif message.event == "job":
-            self._told(message.data)
+            self._on_message(message.data)
         elif message.event == "jobs":
             for job in message.data["jobs"]:
-                self._told(job)
+                self._on_message(job)
 
-    def _told(self, job: Item) -> None:
+    def _on_message(self, job: Item) -> None:
         id = job["id"]
         if id not in self.open:
             return
@@ -97,7 +97,7 @@ class Watched:
             self._changed(job)
 
 
-class Line:
+class JobStream:
     """The stream, picked up where it was cut."""
 
     def __init__(self, server: Server, scope: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class Line:
 def follow_stream(watched: Watched) -> None:
     if not watched.open:
         return
-    line = Line(watched.server, watched.scope())
+    line = JobStream(watched.server, watched.scope())
     while True:
         with contextlib.closing(line.listen()) as messages:
             for message in messages:

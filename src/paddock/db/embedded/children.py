@@ -6,42 +6,33 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 
+from paddock.child_processes.spawning import launched
 from paddock.db.embedded.errors import EmbeddedPostgresError, FolderUnreachable
 from paddock.db.embedded.place import Place, open_file
 
 _UNREACHABLE = 97
 
-# Runs between fork and postgres, as a program of its own: Python code in a forked child of a process with threads
-# can deadlock. The death signal is set after setuid, which clears it, and is too late when the owner is gone
-# already, hence the check of the parent. SIGINT must not arrive ignored or blocked, as it is under `nohup ... &`.
-_LAUNCHER = f"""
-import ctypes, os, signal, sys
-owner, uid, gid, folder, *command = sys.argv[1:]
-prctl = ctypes.CDLL(None, use_errno=True).prctl
+# Runs in the launcher of a program. SIGINT must not arrive ignored or blocked, as it is under `nohup ... &`.
+_BECOME_THE_ACCOUNT = """
+import signal
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
 os.umask(0o077)
-if os.geteuid() != int(uid):
+if os.geteuid() != {uid}:
     os.setgroups([])
-    os.setgid(int(gid))
-    os.setuid(int(uid))
-if prctl(1, int(signal.SIGINT), 0, 0, 0) != 0:
-    sys.exit("prctl(PR_SET_PDEATHSIG) failed: " + os.strerror(ctypes.get_errno()))
-if os.getppid() != int(owner):
-    sys.exit("the owner is gone")
-for path in (folder, command[0]):
+    os.setgid({gid})
+    os.setuid({uid})
+for path in {needed}:
     parents = [path]
     while parents[0] != os.path.dirname(parents[0]):
         parents.insert(0, os.path.dirname(parents[0]))
     for parent in parents:
         if not os.access(parent, os.X_OK):
             print(parent, file=sys.stderr)
-            sys.exit({_UNREACHABLE})
-os.execv(command[0], command)
+            sys.exit({unreachable})
 """
 
 
@@ -60,10 +51,14 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._output = open_file(place.log_file, os.O_RDWR | os.O_APPEND, 0o600)
         self._output_start = os.fstat(self._output).st_size
-        account = place.account
-        identity = (str(os.getpid()), str(account.uid), str(account.gid))
-        command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *identity, str(place.data_dir)]
-        command += [str(place.pg_bin / program), *arguments]
+        path = str(place.pg_bin / program)
+        become = _BECOME_THE_ACCOUNT.format(
+            uid=place.account.uid,
+            gid=place.account.gid,
+            needed=[str(place.data_dir), path],
+            unreachable=_UNREACHABLE,
+        )
+        command = launched([path, *arguments], death_signal=signal.SIGINT, first=become)
         started: concurrent.futures.Future[subprocess.Popen[bytes]] = concurrent.futures.Future()
         life = threading.Thread(
             target=self._live, args=(started, command, stdin, place.server_lock), name=f"{program}-owner", daemon=True

@@ -63,7 +63,5 @@ async def until(condition: Callable[[], bool], what: str, data_dir: Path) -> Non
         now = time.monotonic()
         if now - logged >= _LOG_EVERY.total_seconds():
             logged = now
-            log.info(
-                "embedded postgres: still waiting", until=what, data_dir=str(data_dir), seconds=round(now - started)
-            )
+            log.info("embedded_postgres_waits", until=what, data_dir=str(data_dir), seconds=round(now - started))
         await asyncio.sleep(_POLL.total_seconds())

@@ -102,7 +102,7 @@ async def _stop(server: Child) -> None:
         async with asyncio.timeout(_STOP_GRACE.total_seconds()):
             await server.exited.wait()
     except TimeoutError:
-        log.warning("postgres did not shut down in time: ending it at once, it will recover at the next start")
+        log.warning("postgres_stop_timed_out", doing="ending it at once; it recovers at the next start")
         server.signal(signal.SIGQUIT)
         await server.exited.wait()
     finally:

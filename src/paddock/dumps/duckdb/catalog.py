@@ -12,13 +12,13 @@ from typing import Any
 import duckdb
 
 from paddock.dumps.duckdb import types
-from paddock.dumps.duckdb.rendering import Column, Stored
+from paddock.dumps.duckdb.rendering import DuckdbColumn, Stored
 from paddock.engines.children.quoting import literal, quoted
 from paddock.jobs.errors import PermanentRunnerError
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreateStatement:
     """One statement that makes something. `table`: the one that it makes or belongs to."""
 
     kind: str
@@ -29,7 +29,7 @@ class Made:
     later: Sequence[str] = ()
 
 
-def shown(schema: str, name: str) -> str:
+def display_name(schema: str, name: str) -> str:
     return name if schema == "main" else f"{schema}.{name}"
 
 
@@ -72,7 +72,7 @@ class Catalog:
         )
         return [self._table(schema, name, rows, sql) for schema, name, rows, sql in found]
 
-    def made(self, names: Collection[str], macros: Sequence[Made]) -> list[Made]:
+    def made(self, names: Collection[str], macros: Sequence[CreateStatement]) -> list[CreateStatement]:
         """All but the rows, for these tables. A key to a table that is left out is left out too."""
         everything = [
             *self._schemas(),
@@ -89,22 +89,22 @@ class Catalog:
         """Not by a parameter: for each, the driver looks for modules that are not there."""
         return self._connection.execute(sql.replace("?", literal(self._database), 1)).fetchall()
 
-    def _schemas(self) -> list[Made]:
+    def _schemas(self) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND NOT internal AND schema_name <> 'main' "
             "ORDER BY ALL"
         )
-        return [Made("schema", name, f"CREATE SCHEMA {quoted(name)};") for (name,) in found]
+        return [CreateStatement("schema", name, f"CREATE SCHEMA {quoted(name)};") for (name,) in found]
 
-    def _types(self) -> list[Made]:
+    def _types(self) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name, type_name, comment FROM duckdb_types() WHERE database_name = ? AND NOT internal "
             "ORDER BY ALL"
         )
         return [
-            Made(
+            CreateStatement(
                 "type",
-                shown(schema, name),
+                display_name(schema, name),
                 f"CREATE TYPE {written(schema, name)} AS {self._type(schema, name)};",
                 later=comment("TYPE", written(schema, name), said),
             )
@@ -115,7 +115,7 @@ class Catalog:
         path = f"{quoted(self._database)}.{quoted(schema)}.{quoted(name)}"
         return str(self._connection.execute(f"SELECT typeof(NULL::{path})").fetchall()[0][0])
 
-    def _sequences(self) -> list[Made]:
+    def _sequences(self) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name, sequence_name, comment, min_value, max_value, increment_by, cycle, sql "
             "FROM duckdb_sequences() WHERE database_name = ? AND NOT temporary ORDER BY ALL"
@@ -129,7 +129,11 @@ class Catalog:
             "ORDER BY schema_name, table_name, constraint_index"
         )
         return [
-            Key(shown(schema, table), shown(schema, parent), _foreign_key(written(schema, parent), own, its))
+            Key(
+                display_name(schema, table),
+                display_name(schema, parent),
+                _foreign_key(written(schema, parent), own, its),
+            )
             for schema, table, parent, own, its in found
         ]
 
@@ -138,24 +142,24 @@ class Catalog:
         described = self._connection.execute(f"SELECT * FROM {path} LIMIT 0").description  # noqa: S608  quoted
         # Which are generated, only the text of the table tells; columns come first in it.
         columns = [
-            Column(column[0], types.read(column[1]), " GENERATED ALWAYS AS(" in outside(item))
+            DuckdbColumn(column[0], types.read(column[1]), " GENERATED ALWAYS AS(" in outside(item))
             for column, item in zip(described, items_of(sql), strict=False)
         ]
-        own = any(key.table == key.parent == shown(schema, name) for key in self.keys)
+        own = any(key.table == key.parent == display_name(schema, name) for key in self.keys)
         return Stored(schema, name, columns, rows, own)
 
-    def _created(self, names: Collection[str]) -> list[Made]:
+    def _created(self, names: Collection[str]) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name, table_name, comment, sql FROM duckdb_tables() "
             "WHERE database_name = ? AND NOT internal AND NOT temporary ORDER BY schema_name, table_name"
         )
         comments = self._column_comments()
         return [
-            Made(
+            CreateStatement(
                 "table",
-                shown(schema, name),
-                _table(sql, self._keys_of(shown(schema, name), names)),
-                shown(schema, name),
+                display_name(schema, name),
+                _table(sql, self._keys_of(display_name(schema, name), names)),
+                display_name(schema, name),
                 [*comment("TABLE", written(schema, name), said), *comments.get((schema, name), [])],
             )
             for schema, name, said, sql in found
@@ -164,29 +168,35 @@ class Catalog:
     def _keys_of(self, table: str, names: Collection[str]) -> list[str | None]:
         return [key.sql if key.parent in names else None for key in self.keys if key.table == table]
 
-    def _views(self) -> list[Made]:
+    def _views(self) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name, view_name, comment, sql FROM duckdb_views() "
             "WHERE database_name = ? AND NOT internal AND NOT temporary ORDER BY ALL"
         )
         comments = self._column_comments()
         return [
-            Made(
+            CreateStatement(
                 "view",
-                shown(schema, name),
+                display_name(schema, name),
                 sql,
                 later=[*comment("VIEW", written(schema, name), said), *comments.get((schema, name), [])],
             )
             for schema, name, said, sql in found
         ]
 
-    def _indexes(self) -> list[Made]:
+    def _indexes(self) -> list[CreateStatement]:
         found = self._all(
             "SELECT schema_name, index_name, table_name, comment, sql FROM duckdb_indexes() "
             "WHERE database_name = ? AND sql IS NOT NULL ORDER BY ALL"
         )
         return [
-            Made("index", shown(schema, name), sql, shown(schema, table), comment("INDEX", written(schema, name), said))
+            CreateStatement(
+                "index",
+                display_name(schema, name),
+                sql,
+                display_name(schema, table),
+                comment("INDEX", written(schema, name), said),
+            )
             for schema, name, table, said, sql in found
         ]
 
@@ -204,7 +214,7 @@ class Catalog:
 
 def _sequence(
     schema: str, name: str, said: str | None, least: int, most: int, step: int, cycle: bool, sql: str
-) -> Made:
+) -> CreateStatement:
     """It goes on where it was. One that has come to its end is set to its last value, which is then taken."""
     found = re.search(r" START (-?\d+) (?:NO )?CYCLE;$", sql)
     assert found is not None, sql
@@ -218,7 +228,7 @@ def _sequence(
     later = comment("SEQUENCE", path, said)
     if ended:
         later.append(f"SELECT nextval({literal(path)});")
-    return Made("sequence", shown(schema, name), made, later=later)
+    return CreateStatement("sequence", display_name(schema, name), made, later=later)
 
 
 def _foreign_key(parent: str, own: Sequence[str], its: Sequence[str]) -> str:
@@ -267,7 +277,7 @@ def refuse_unknown(table: Stored) -> None:
         for type in column.type.walk():
             if type.id not in types.KNOWN:
                 raise PermanentRunnerError(
-                    f"Column '{column.name}' of table '{table.shown}' has the type {type.sql}, which a dump cannot "
+                    f"Column '{column.name}' of table '{table.display_name}' has the type {type.sql}, which a dump cannot "
                     "write exactly.",
                     code="unsupported_type",
                     hint="Leave the table out with exclude_tables, or cast the column to JSON or text.",

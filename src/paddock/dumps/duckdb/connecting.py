@@ -12,6 +12,7 @@ import duckdb
 import structlog
 
 from paddock.engines.children.quoting import literal, quoted
+from paddock.engines.duckdb_closed import CLOSED
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 
 # What DuckDB may hold while it renders; a value that needs more gets more.
@@ -26,12 +27,7 @@ log = structlog.get_logger(__name__)
 _SETTINGS: dict[str, Any] = {
     "threads": 1,
     "preserve_insertion_order": True,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
-    "python_enable_replacements": False,
-    "enable_external_file_cache": False,
+    **CLOSED,
     # Its allocator would keep what was freed, up to many times the memory that it is given.
     "allocator_flush_threshold": "1MB",
     "allocator_bulk_deallocation_flush_threshold": "1MB",
@@ -76,12 +72,11 @@ def name_of(file: Path) -> str:
     return name if name and name.lower() not in {"memory", "main", "system", "temp"} else "dumped"
 
 
-def explained(problem: duckdb.Error, file: Path) -> InfrastructureError:
-    """What DuckDB says when it cannot open a file, as what to do about it. Whoever may see a dump sees these: the file's
-    name, not where it lies; that is for the log."""
-    said = str(problem).split("\n", 1)[0]
-    log.warning("duckdb_cannot_open", path=str(file), error=said)
-    said = _FOLDERS.sub("", said.replace(f"{file.parent}/", ""))
+def explained(problem: duckdb.Error, file: Path, copy: Path | None = None) -> InfrastructureError:
+    """What DuckDB says when it cannot open a file, or a copy of it, as what to do about it. Whoever may see a dump sees
+    these: the file's name, not where it lies, nor how its copy is called; that is for the log."""
+    log.warning("duckdb_cannot_open", path=str(file), error=str(problem).split("\n", 1)[0])
+    said = _error_text(problem, file, copy)
     if "Could not set lock" in said:
         pid = re.search(r"PID (\d+)", said)
         return locked(file, int(pid[1]) if pid else None)
@@ -102,6 +97,24 @@ def explained(problem: duckdb.Error, file: Path) -> InfrastructureError:
     if "Permission denied" in said:
         return PermanentRunnerError(f"{file.name} may not be read by this worker.", code="database_unreadable")
     return PermanentRunnerError(f"DuckDB cannot open {file.name}: {said}", code="database_unreadable")
+
+
+def unreadable(problem: duckdb.Error, file: Path, copy: Path, table: str) -> InfrastructureError:
+    """What DuckDB says while it reads a table: the same again, unless the disk or the memory is to blame."""
+    log.warning("duckdb_cannot_read", path=str(file), table=table, error=str(problem).split("\n", 1)[0])
+    sentence = f"DuckDB cannot read table '{table}' of {file.name}: {_error_text(problem, file, copy)}"
+    if isinstance(problem, duckdb.IOException | duckdb.OutOfMemoryException):
+        return TransientResourceError(sentence, code="database_unreadable")
+    return PermanentRunnerError(
+        sentence, code="database_unreadable", hint="Leave the table out with exclude_tables to dump the others."
+    )
+
+
+def _error_text(problem: duckdb.Error, file: Path, copy: Path | None) -> str:
+    said = str(problem).split("\n", 1)[0]
+    if copy is not None:
+        said = said.replace(str(copy), file.name)
+    return _FOLDERS.sub("", said.replace(f"{file.parent}/", ""))
 
 
 def locked(file: Path, pid: int | None) -> TransientResourceError:

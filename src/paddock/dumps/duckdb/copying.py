@@ -52,7 +52,7 @@ async def copy(source: Path, target: Path, progress: Progress) -> datetime:
         # DuckDB says so in words only.
         if any(os.strerror(number) in str(problem) for number in NO_ROOM):
             raise disk_full("where the database is copied to") from problem
-        raise connecting.explained(problem, source) from problem
+        raise connecting.explained(problem, source, target) from problem
     return at
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from paddock.dumps.duckdb import connecting, large, macros, planning
-from paddock.dumps.duckdb.catalog import Catalog, Made, refuse_unknown
+from paddock.dumps.duckdb.catalog import Catalog, CreateStatement, refuse_unknown
 from paddock.dumps.duckdb.rendering import Renderer, Stored
 from paddock.dumps.model import RENDERER, DumpOptions, Format
 from paddock.dumps.source import Place, Rows, Section, Table
@@ -22,7 +22,7 @@ MANY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _FrozenPlan:
     """The tables asked for. The plan matters to SQL only, so what is wrong with it is told only there."""
 
     stored: Sequence[Stored]
@@ -35,19 +35,21 @@ class DuckdbFrozen:
     def __init__(
         self,
         session: "_Session",
+        source: Path,
         point_in_time: datetime,
         options: DumpOptions,
-        known: "_Known",
+        known: "_FrozenPlan",
     ) -> None:
         self.identity = f"duckdb {duckdb.__version__}/{RENDERER}"
         self.point_in_time = point_in_time
         self.size = max(session.file.stat().st_size, known.likely_size // 2)
         self.tables = [
-            Table(table.shown, table.rows, [column.name for column in table.columns]) for table in known.stored
+            Table(table.display_name, table.rows, [column.name for column in table.columns]) for table in known.stored
         ]
         self._session = session
+        self._source = source
         self._options = options
-        self._stored = {table.shown: table for table in known.stored}
+        self._stored = {table.display_name: table for table in known.stored}
         self._plan = known.plan
         self._renderers: dict[tuple[str, Format], Renderer] = {}
 
@@ -57,7 +59,7 @@ class DuckdbFrozen:
         options = self._options
         begin = [f"-- DuckDB {duckdb.__version__}, database {self._session.name!a}", "BEGIN TRANSACTION;"]
         before = [] if options.data_only else list(self._plan.before)
-        after = [] if options.data_only else [*self._plan.after, *_said(self._plan.broken)]
+        after = [] if options.data_only else [*self._plan.after, *_broken_comments(self._plan.broken)]
         tables = [] if options.schema_only else [Section(table=table) for table in self.tables]
         return [Section(_lines([*begin, *before])), *tables, Section(_lines([*after, "COMMIT;"]))]
 
@@ -74,7 +76,10 @@ class DuckdbFrozen:
         if renderer is None:
             renderer = Renderer(self._session.name, self._stored[name], format, csv_safe=self._options.csv_safe)
             self._renderers[name, format] = renderer
-        return renderer.rows(self._session.ask, place)
+        try:
+            return renderer.rows(self._session.ask, place)
+        except duckdb.Error as problem:
+            raise connecting.unreadable(problem, self._source, self._session.file, name) from problem
 
 
 class _Session:
@@ -110,12 +115,15 @@ def opened(copy: Path, source: Path, point_in_time: datetime, options: DumpOptio
     try:
         session = _Session(copy, name)
     except duckdb.Error as problem:
-        raise connecting.explained(problem, source) from problem
+        raise connecting.explained(problem, source, copy) from problem
     try:
         state = copy.stat()
         version = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
-        known = _known(copy, name, version, tuple(options.tables), tuple(options.exclude_tables))
-        return DuckdbFrozen(session, point_in_time, options, known)
+        known = _frozen_plan(copy, name, version, tuple(options.tables), tuple(options.exclude_tables))
+        return DuckdbFrozen(session, source, point_in_time, options, known)
+    except duckdb.Error as problem:
+        session.close()
+        raise connecting.explained(problem, source, copy) from problem
     except BaseException:
         session.close()
         raise
@@ -131,14 +139,16 @@ def look(source: Path, options: DumpOptions) -> None:
     try:
         catalog = Catalog(connection, name)
         planning.chosen(catalog.tables(), catalog.keys, options)
+    except duckdb.Error as problem:
+        raise connecting.explained(problem, source) from problem
     finally:
         connection.close()
 
 
 @functools.lru_cache(maxsize=16)
-def _known(
+def _frozen_plan(
     copy: Path, name: str, _version: tuple[int, ...], tables: tuple[str, ...], excluded: tuple[str, ...]
-) -> _Known:
+) -> _FrozenPlan:
     """Kept, because a dump is opened for each of its slices."""
     options = DumpOptions(tables=list(tables), exclude_tables=list(excluded))
     connection = connecting.attached(copy, name)
@@ -149,15 +159,15 @@ def _known(
             refuse_unknown(table)
         likely_size = sum(_likely_size(connection, name, table) for table in stored if table.rows > MANY)
         try:
-            made = catalog.made({table.shown for table in stored}, macros.read(connection, copy, name))
+            made = catalog.made({table.display_name for table in stored}, macros.read(connection, copy, name))
             if tables:
                 made = [one for one in made if one.kind != "view"]
             plan = planning.planned(made, stored, name, some=bool(tables or excluded))
-            return _Known(stored, plan, likely_size)
+            return _FrozenPlan(stored, plan, likely_size)
         except PermanentRunnerError as problem:
-            return _Known(stored, problem, likely_size)
+            return _FrozenPlan(stored, problem, likely_size)
         except duckdb.Error as problem:
-            return _Known(stored, _not_writable(problem), likely_size)
+            return _FrozenPlan(stored, _not_writable(problem), likely_size)
     finally:
         connection.close()
 
@@ -184,6 +194,6 @@ def _lines(statements: Sequence[str]) -> bytes:
     return "".join(f"{statement}\n" for statement in statements).encode()
 
 
-def _said(broken: Sequence[Made]) -> list[str]:
+def _broken_comments(broken: Sequence[CreateStatement]) -> list[str]:
     """What could not be made in the database itself either: for people, as comments."""
     return [f"-- The {one.kind} {one.name!a} is broken in the database:\n-- {one.sql!a}" for one in broken]

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from paddock.dumps.duckdb import connecting
-from paddock.dumps.duckdb.catalog import Made, comment, items_of, outside, shown, written
+from paddock.dumps.duckdb.catalog import CreateStatement, comment, display_name, items_of, outside, written
 from paddock.engines.children.quoting import literal, quoted
 from paddock.jobs.errors import PermanentRunnerError
 
@@ -24,7 +24,7 @@ WHERE database_name = ? AND NOT internal AND function_type IN ('macro', 'table_m
 _Overload = tuple[list[str], str]
 
 
-def read(connection: duckdb.DuckDBPyConnection, file: Path, database: str) -> list[Made]:
+def read(connection: duckdb.DuckDBPyConnection, file: Path, database: str) -> list[CreateStatement]:
     found: dict[tuple[str, str, str, str | None], list[_Overload]] = {}
     for schema, name, kind, said, names, definition in connection.execute(
         _MACROS.replace("?", literal(database))
@@ -58,7 +58,9 @@ def _exported(file: Path, database: str) -> str:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _macro(schema: str, name: str, is_table: bool, said: str | None, overloads: list[_Overload], exported: str) -> Made:
+def _macro(
+    schema: str, name: str, is_table: bool, said: str | None, overloads: list[_Overload], exported: str
+) -> CreateStatement:
     table = "TABLE " if is_table else ""
     parts = [
         f"({', '.join(parameters)}) AS {table}({definition})"
@@ -67,9 +69,9 @@ def _macro(schema: str, name: str, is_table: bool, said: str | None, overloads: 
         )
     ]
     path = written(schema, name)
-    return Made(
+    return CreateStatement(
         "macro",
-        shown(schema, name),
+        display_name(schema, name),
         f"CREATE MACRO {path} {', '.join(parts)};",
         later=comment(f"MACRO {table}".strip(), path, said),
     )
@@ -88,7 +90,7 @@ def _parameters(schema: str, name: str, is_table: bool, overloads: list[_Overloa
                 for (names, _), own in zip(overloads, items, strict=True)
             ]
     raise PermanentRunnerError(
-        f"DuckDB does not export the macro '{shown(schema, name)}' in a form that can be read back.",
+        f"DuckDB does not export the macro '{display_name(schema, name)}' in a form that can be read back.",
         code="not_writable",
         hint="Dump as JSON or CSV, or drop the macro.",
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import duckdb
 
 from paddock.dumps.duckdb import connecting
-from paddock.dumps.duckdb.catalog import Key, Made
+from paddock.dumps.duckdb.catalog import CreateStatement, Key
 from paddock.dumps.duckdb.rendering import Stored
 from paddock.dumps.model import DumpOptions
 from paddock.engines.children.quoting import quoted
@@ -25,12 +25,12 @@ class Plan:
 
     before: Sequence[str]
     after: Sequence[str]
-    broken: Sequence[Made] = ()
+    broken: Sequence[CreateStatement] = ()
 
 
 def chosen(tables: Sequence[Stored], keys: Sequence[Key], options: DumpOptions) -> list[Stored]:
     """Those asked for; a table after those that its foreign keys name."""
-    known = {table.shown: table for table in tables}
+    known = {table.display_name: table for table in tables}
     for name in [*options.tables, *options.exclude_tables]:
         if name not in known:
             raise PermanentRunnerError(
@@ -48,9 +48,9 @@ def chosen(tables: Sequence[Stored], keys: Sequence[Key], options: DumpOptions) 
     return [known[name] for name in ordered]
 
 
-def planned(made: Sequence[Made], tables: Sequence[Stored], database: str, *, some: bool) -> Plan:
+def planned(made: Sequence[CreateStatement], tables: Sequence[Stored], database: str, *, some: bool) -> Plan:
     """`some`: not all tables are there, so it is no news that some views cannot be."""
-    order = {table.shown: number for number, table in enumerate(tables)}
+    order = {table.display_name: number for number, table in enumerate(tables)}
     ranked = sorted(made, key=lambda one: (_RANK[one.kind], order[one.name] if one.kind == "table" else 0))
     done, later, broken = _tried(ranked, database)
     lost = [one for one in broken if one.kind in {"table", "index"}]
@@ -67,14 +67,16 @@ def planned(made: Sequence[Made], tables: Sequence[Stored], database: str, *, so
     return Plan([one.sql for one in before], [*(one.sql for one in after), *later], [] if some else broken)
 
 
-def _tried(wanted: Sequence[Made], database: str) -> tuple[list[Made], list[str], list[Made]]:
+def _tried(
+    wanted: Sequence[CreateStatement], database: str
+) -> tuple[list[CreateStatement], list[str], list[CreateStatement]]:
     """What could be made, in the order in which it could; what may follow it; and what could not."""
     connection = connecting.scratch()
     try:
         connection.execute(f"ATTACH ':memory:' AS {quoted(database)}")
         connection.execute(f"USE {quoted(database)}")
         connecting.lock(connection)
-        done: list[Made] = []
+        done: list[CreateStatement] = []
         left = list(wanted)
         while left:
             failed = [made for made in left if not _works(connection, made.sql)]

@@ -64,7 +64,7 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DuckdbColumn:
     name: str
     type: Type
     generated: bool = False
@@ -76,7 +76,7 @@ class Stored:
 
     schema: str
     name: str
-    columns: Sequence[Column]
+    columns: Sequence[DuckdbColumn]
     rows: int = 0
     refers_to_itself: bool = False
 
@@ -89,7 +89,7 @@ class Stored:
         return quoted(self.name) if self.schema == "main" else f"{quoted(self.schema)}.{quoted(self.name)}"
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
@@ -108,10 +108,10 @@ class Renderer:
         start = place or 0
         chunk = self._chunk(ask, start)
         if not chunk.count:
-            return Rows(b"", None, {self._table.shown: 0})
+            return Rows(b"", None, {self._table.display_name: 0})
         if chunk.largest > MOST_BYTES:
             raise PermanentRunnerError(
-                f"A row of table '{self._table.shown}' is too large to be written as text "
+                f"A row of table '{self._table.display_name}' is too large to be written as text "
                 f"(about {chunk.largest:,} bytes; rowid {chunk.end}).",
                 code="value_too_large",
                 hint="Leave the table out with exclude_tables, or store its large values elsewhere.",
@@ -124,7 +124,7 @@ class Renderer:
             data = self._data(ask, start, chunk.end, careful=False)
             if self._format == "sql" and _needs_care(data):
                 data = self._data(ask, start, chunk.end, careful=True)
-        return Rows(data, chunk.after, {self._table.shown: chunk.count})
+        return Rows(data, chunk.after, {self._table.display_name: chunk.count})
 
     def likely_size(self, ask: Ask) -> int:
         """Of all rows, by some at the beginning, in the middle and at the end. Where those are too large to be looked at
@@ -207,8 +207,8 @@ class Renderer:
         row.write({"sql": b");\n", "json": b"}"}.get(self._format, b"\r\n"))
         return row.getvalue()
 
-    def _stored_bytes(self, ask: Ask, chosen: str, column: Column) -> bytes:
-        value = f"{ROW}.{quoted(column.name)}"
+    def _stored_bytes(self, ask: Ask, chosen: str, column: DuckdbColumn) -> bytes:
+        value = _value(column)
         stored = value if column.type.id == "blob" else f"encode({value}::VARCHAR)"
         (data,) = ask(f"SELECT {stored} FROM {chosen}", False)  # noqa: S608  as above
         assert isinstance(data, bytes)
@@ -240,7 +240,7 @@ class Renderer:
 
     def _parts(self, *, careful: bool) -> list[str]:
         """The text of each column."""
-        values = [(f"{ROW}.{quoted(column.name)}", column) for column in self._columns]
+        values = [(_value(column), column) for column in self._columns]
         match self._format:
             case "json":
                 return [documents.of(value, column.type) for value, column in values]
@@ -291,6 +291,12 @@ class Renderer:
                     continue
             sizes.append((0, f"coalesce({size}, 0)::BIGINT"))
         return sizes
+
+
+def _value(column: DuckdbColumn) -> str:
+    """Without its collation: DuckDB puts no texts of different ones together, and compares them by it."""
+    value = f"{ROW}.{quoted(column.name)}"
+    return f'({value} COLLATE "binary")' if column.type.id == "varchar" else value
 
 
 def _needs_care(data: bytes) -> bool:

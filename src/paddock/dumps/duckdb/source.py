@@ -3,10 +3,10 @@
 from datetime import datetime
 from pathlib import Path
 
+from paddock.dumps.database_settings import DuckdbDatabase
 from paddock.dumps.duckdb import copying
 from paddock.dumps.duckdb.frozen import DuckdbFrozen, look, opened
 from paddock.dumps.model import DumpOptions
-from paddock.dumps.settings import DuckdbDatabase
 from paddock.dumps.source import Progress
 from paddock.storage.threads import on_cpu
 

@@ -6,7 +6,7 @@ from functools import partial
 from paddock.dumps.model import RENDERER, DumpOptions, Format
 from paddock.dumps.postgres.errors import PROBLEMS, lost, said
 from paddock.dumps.postgres.freezing import Snapshot
-from paddock.dumps.postgres.relations import Column, Relation
+from paddock.dumps.postgres.relations import Relation, RelationColumn
 from paddock.dumps.postgres.rendering import copy
 from paddock.dumps.postgres.streaming import Stream
 from paddock.dumps.source import Place, Rows, Section, Table
@@ -21,7 +21,7 @@ class Copied:
         self,
         snapshot: Snapshot,
         tables: Sequence[Relation],
-        columns: Mapping[int, Sequence[Column]],
+        columns: Mapping[int, Sequence[RelationColumn]],
         options: DumpOptions,
     ) -> None:
         self.identity = f"PostgreSQL {snapshot.server_major}, renderer {RENDERER}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from paddock.dumps.model import CHUNK_BYTES, RENDERER, DumpOptions, Format
@@ -10,6 +11,7 @@ from paddock.dumps.postgres.errors import PROBLEMS, lost, said
 from paddock.dumps.postgres.freezing import Snapshot
 from paddock.dumps.postgres.pg_dump import Running
 from paddock.dumps.postgres.programs import PgDump
+from paddock.dumps.postgres.relations import counted_as
 from paddock.dumps.source import Place, Rows, Section, Table
 from paddock.jobs.errors import PermanentRunnerError
 
@@ -26,11 +28,16 @@ class Dumped:
         self.identity = f"pg_dump {program.version}, renderer {RENDERER}"
         self.point_in_time = snapshot.point_in_time
         self.size = sum(relation.bytes for relation in snapshot.chosen) + snapshot.large_objects
+        self._counted_as = counted_as(snapshot.relations, snapshot.chosen)
         self.tables = [
             Table(relation.name, snapshot.rows(relation))
-            for relation in snapshot.chosen
-            if not relation.foreign and not relation.partitioned
+            for relation in {relation.oid: relation for relation in self._counted_as.values()}.values()
         ]
+        self._names = {
+            relation.name: self._counted_as[relation.oid].name
+            for relation in snapshot.chosen
+            if relation.oid in self._counted_as
+        }
         self._snapshot = snapshot
         self._running = running
         self._counting = Counting(_codec(snapshot.encoding)) if format == "sql" else None
@@ -65,7 +72,11 @@ class Dumped:
             self._counting.feed(piece)
 
     def _counts(self) -> Mapping[str, int]:
-        return self._counting.taken() if self._counting is not None else {}
+        """An older pg_dump writes each partition for itself."""
+        counts: Counter[str] = Counter()
+        for name, rows in (self._counting.taken() if self._counting is not None else {}).items():
+            counts[self._names.get(name, name)] += rows
+        return counts
 
     async def _last_counts(self) -> Mapping[str, int]:
         if self._counting is not None and self._counting.inside is not None:
@@ -84,10 +95,10 @@ class Dumped:
         connection = self._snapshot.connection
         counts: dict[str, int] = {}
         for relation in self._snapshot.chosen:
-            if not relation.foreign and not relation.partitioned:
-                counts[relation.name] = await connection.fetchval(
-                    f"SELECT pg_catalog.count(*) FROM ONLY {relation.full}"  # noqa: S608  quoted
-                )
+            if relation.oid in self._counted_as:
+                rows = await connection.fetchval(f"SELECT pg_catalog.count(*) FROM ONLY {relation.full}")  # noqa: S608  quoted
+                name = self._counted_as[relation.oid].name
+                counts[name] = counts.get(name, 0) + rows
         return counts
 
 

@@ -18,6 +18,8 @@ _HINTS = {
     "login_refused": "Check user, password and pg_hba.conf for this database.",
     "no_such_database": "Check the database in the url.",
     "lock_timeout": "Somebody holds a lock on a table; lock_timeout_seconds says how long to wait for it.",
+    "zstd_missing": "The pg_dump of this worker is older than 16 or was built without zstd. Leave compress out, and it packs "
+    "with gzip; or name one that has zstd (pg_dump of this database).",
     "engine_overloaded": "The server has no room left; for many tables raise max_locks_per_transaction.",
 }
 
@@ -26,7 +28,7 @@ def lost(why: str) -> TransientResourceError:
     return TransientResourceError(
         f"The snapshot is lost: {why}",
         code="snapshot_connection_lost",
-        hint="The dump begins anew, at a new point in time.",
+        hint="The dump starts over, at a new point in time.",
     )
 
 
@@ -49,7 +51,10 @@ def unreachable(problem: BaseException) -> InfrastructureError:
     if isinstance(problem, asyncpg.PostgresError):
         return said(problem)
     return TransientResourceError(
-        f"PostgreSQL did not answer: {type(problem).__name__}.", code="database_unavailable", budget="cluster"
+        f"PostgreSQL did not answer: {type(problem).__name__}.",
+        code="database_unavailable",
+        hint="The dump waits until it does. Check the url of this database, and that workers reach its server.",
+        budget="cluster",
     )
 
 
@@ -92,7 +97,7 @@ _REFUSALS = (
     (re.compile(r"permission denied|must be (?:owner|superuser|member)"), "access_denied"),
     (re.compile(r"no matching (?:tables|schemas) were found"), "unknown_table"),
     (re.compile(r"server version mismatch"), "pg_dump_missing"),
-    (re.compile(r"does not support compression|unrecognized compression|invalid compression"), "pg_dump_missing"),
+    (re.compile(r"compression specification|unrecognized compression|for option -Z/--compress"), "zstd_missing"),
     (re.compile(r"SSL support is not compiled in"), "pg_dump_missing"),
     (re.compile(r"password authentication failed|no password supplied|no pg_hba.conf entry"), "login_refused"),
     (re.compile(r"invalid memory alloc request size|cannot enlarge string buffer"), "value_too_large"),

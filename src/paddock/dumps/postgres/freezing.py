@@ -15,10 +15,10 @@ from datetime import datetime
 import asyncpg
 
 from paddock.config import ConfigError
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.dumps.model import DumpOptions
 from paddock.dumps.postgres.errors import PROBLEMS, said, unreachable
 from paddock.dumps.postgres.relations import Relation, chosen, relations
-from paddock.dumps.settings import PostgresDatabase
 from paddock.engines.postgres.session import Connection, leave
 from paddock.jobs.errors import TransientResourceError
 

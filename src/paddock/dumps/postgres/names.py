@@ -2,6 +2,8 @@
 
 import re
 
+from paddock.engines.children.quoting import quoted
+
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 
 
@@ -13,10 +15,6 @@ def name_of(schema: str, table: str) -> str:
 
 def _part(name: str) -> str:
     return quoted(name) if "." in name or '"' in name else name
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def full(schema: str, table: str) -> str:

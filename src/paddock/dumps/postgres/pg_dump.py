@@ -1,49 +1,31 @@
 """One run of pg_dump on a snapshot, read as it is asked for: when nobody reads, the pipe fills and pg_dump waits."""
 
 import asyncio
-import contextlib
-import fcntl
 import hashlib
 import io
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+from paddock.child_processes.spawning import ChildProcess, inherited, large_pipe, launched
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.dumps.model import CHUNK_BYTES, DumpOptions, Format
 from paddock.dumps.postgres.errors import pg_dump_said
 from paddock.dumps.postgres.freezing import Snapshot
 from paddock.dumps.postgres.programs import PgDump
-from paddock.dumps.settings import PostgresDatabase
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.storage.threads import IO, ended
 
-# As much as a pipe can hold.
-PIPE_BYTES = 1 << 20
 # pg_dump writes 4 KiB at a time, and waking up for each would cost more than pg_dump itself. In so long a time it fills
 # much of the pipe; if all of it, it waits, and then has more to read at once from the server.
 _PAUSE_SECONDS = 0.005
 # How often somebody who waits for a pg_dump that is silent looks whether to go on with that.
 _LOOK_MILLISECONDS = 100
-_WORDS_BYTES = 16_000
 _END_SECONDS = 3.0
-# Between us and pg_dump, as a program of its own: Python code in a forked child of a process with threads can deadlock.
-# The kernel then kills it with us, also while it waits for the server and writes nothing that would fail. Too late where
-# we are gone already, hence the look at the parent. It is told the number of the signal: to import `signal` takes longer
-# than all else that it does.
-_LAUNCHER = f"""
-import ctypes, os, sys
-parent, *command = sys.argv[1:]
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)}, 0, 0, 0)
-if os.getppid() != int(parent):
-    sys.exit("whoever wanted the dump is gone")
-os.execv(command[0], command)
-"""
 # What would change the bytes, or is said otherwise.
 _NOT_INHERITED = {"PGCLIENTENCODING", "PGOPTIONS", "PGDATESTYLE", "PGTZ", "PGGEQO", "PGAPPNAME", "PGDATABASE", "PGHOST"}
 
@@ -51,14 +33,12 @@ _NOT_INHERITED = {"PGCLIENTENCODING", "PGOPTIONS", "PGDATESTYLE", "PGTZ", "PGGEQ
 class Running:
     """Start it with `start`, end it with `close`, always."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pipe: int, secret: str | None) -> None:
+    def __init__(self, process: ChildProcess, pipe: int, secret: str | None) -> None:
         self._process = process
         self._pipe = _Pipe(pipe)
         # Its read goes straight into the bytes that it answers with: nothing is put together.
         self._file = io.BufferedReader(self._pipe, 1)
         self._secret = secret
-        self._words = bytearray()
-        self._listening = asyncio.create_task(self._listen())
 
     @property
     def pid(self) -> int:
@@ -86,37 +66,18 @@ class Running:
     async def close(self) -> None:
         """It is asked first: it then cancels at the server what the server would go on with."""
         try:
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.terminate()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_END_SECONDS):
-                        await self._process.wait()
+            await self._process.end(ask=signal.SIGTERM, grace=_END_SECONDS)
         finally:
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
-            self._listening.cancel()
             self._file.close()
-            # Reaped by the loop's watcher, also if we are cancelled here.
-            await self._process.wait()
 
     async def _ended(self) -> None:
         status = await self._process.wait()
-        await self._listening
         if status != 0:
             raise pg_dump_said(status, self._scrubbed())
 
     def _scrubbed(self) -> str:
-        words = self._words.decode("utf-8", "replace")
+        words = self._process.last_words
         return words.replace(self._secret, "***") if self._secret else words
-
-    async def _listen(self) -> None:
-        errors = self._process.stderr
-        assert errors is not None
-        while piece := await errors.read(_WORDS_BYTES):
-            self._words += piece
-            del self._words[:-_WORDS_BYTES]
 
 
 class _Pipe(io.RawIOBase):
@@ -147,7 +108,7 @@ class _Pipe(io.RawIOBase):
         super().close()
 
 
-async def start(
+def start(
     program: PgDump,
     settings: PostgresDatabase,
     snapshot: Snapshot,
@@ -156,21 +117,14 @@ async def start(
     draft: str,
 ) -> Running:
     secret = settings.password.read("The password of the database")
-    ours, theirs = os.pipe()
+    command = [str(program.path), *arguments(program, settings, snapshot, format, options, draft)]
+    ours, theirs = large_pipe()
     try:
-        os.set_blocking(ours, False)
-        if sys.platform == "linux":
-            # Not given when this login has too many pipes already: then it is a smaller one.
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(program.path)),
-            *arguments(program, settings, snapshot, format, options, draft),
-            stdin=asyncio.subprocess.DEVNULL,
+        process = ChildProcess(
+            launched(command),
+            environment=environment(settings, secret, draft),
             stdout=theirs,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(settings, secret, draft),
+            own_group=False,  # whoever kills the group of the runner or of the stream means this one too
         )
     except OSError as problem:
         os.close(ours)
@@ -244,12 +198,8 @@ def address(settings: PostgresDatabase) -> str:
 
 def environment(settings: PostgresDatabase, secret: str | None, draft: str) -> dict[str, str]:
     """The password is here and not among the arguments, which everybody on the machine can read."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if (name.startswith("PG") and name not in _NOT_INHERITED) or name in ("PATH", "HOME", "LD_LIBRARY_PATH")
-    }
+    libpq = [name for name in os.environ if name.startswith("PG") and name not in _NOT_INHERITED]
     given = {"LC_ALL": "C", "PGAPPNAME": f"paddock dump {draft}"[:63]}
     if secret is not None:
         given["PGPASSWORD"] = secret
-    return inherited | given
+    return inherited("PATH", "HOME", "LD_LIBRARY_PATH", *libpq) | given

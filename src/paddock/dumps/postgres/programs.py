@@ -4,12 +4,15 @@ import asyncio
 import importlib.util
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.child_processes.spawning import ChildProcess, inherited
 from paddock.jobs.errors import PermanentRunnerError
 
+_PIECE = 64 * 1024
 _VERSION = re.compile(r"pg_dump \(PostgreSQL\) ((\d+)(?:\.(\d+))?\S*)")
 # The minor versions that brought --restrict-key.
 _RESTRICT_KEY = {13: 22, 14: 19, 15: 14, 16: 10, 17: 6}
@@ -69,23 +72,19 @@ async def _ask(path: Path) -> PgDump | None:
 
 
 async def _output(path: Path, argument: str) -> str:
+    environment = inherited("PATH", "HOME", "LD_LIBRARY_PATH")
     try:
-        process = await asyncio.create_subprocess_exec(
-            path,
-            argument,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        process = ChildProcess([str(path), argument], environment=environment, stdout=subprocess.PIPE, own_group=False)
     except OSError:
         return ""
+    said = b""
     try:
         async with asyncio.timeout(30):
-            said, _ = await process.communicate()
+            while piece := await process.read(_PIECE):
+                said += piece
+            await process.wait()
     except TimeoutError:
         return ""
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await process.end()
     return said.decode("utf-8", "replace")

@@ -16,7 +16,11 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS "table"
        pg_catalog.pg_table_size(c.oid)
          + 3 * coalesce(pg_catalog.pg_relation_size(nullif(c.reltoastrelid, 0)), 0) AS bytes,
        pg_catalog.row_security_active(c.oid) AS row_security,
-       (SELECT i.inhparent::int8 FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition) AS parent
+       (SELECT i.inhparent::int8 FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition) AS parent,
+       EXISTS (SELECT FROM pg_catalog.pg_partitioned_table t JOIN pg_catalog.pg_opclass o ON o.oid = ANY (t.partclass)
+               JOIN pg_catalog.pg_am a ON a.oid = o.opcmethod AND a.amname = 'hash'
+               WHERE t.partrelid = c.oid AND o.opcname = 'enum_ops'
+                 AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace) AS hashes_enum
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
   AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
@@ -49,7 +53,7 @@ _NO_TEXT = ("N", "D", "T", "B", "G", "I", "A", "R", "C")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RelationColumn:
     name: str
     generated: bool
     type: str
@@ -67,7 +71,9 @@ class Relation:
     bytes: int
     row_security: bool
     parent: int | None
-    columns: Sequence[Column] = field(default=())
+    # Partitioned by the hash of an enum, which is another one in each database.
+    hashes_enum: bool = False
+    columns: Sequence[RelationColumn] = field(default=())
 
     @property
     def name(self) -> str:
@@ -99,17 +105,18 @@ async def relations(connection: Connection) -> list[Relation]:
             bytes=row["bytes"] or 0,
             row_security=bool(row["row_security"]),
             parent=row["parent"],
+            hashes_enum=row["hashes_enum"],
         )
         for row in await connection.fetch(_RELATIONS)
     ]
 
 
-async def columns(connection: Connection, of: Iterable[Relation]) -> dict[int, list[Column]]:
-    found: dict[int, list[Column]] = {relation.oid: [] for relation in of}
+async def columns(connection: Connection, of: Iterable[Relation]) -> dict[int, list[RelationColumn]]:
+    found: dict[int, list[RelationColumn]] = {relation.oid: [] for relation in of}
     for row in await connection.fetch(_COLUMNS, list(found)):
         built_in = row["built_in"]
         found[row["oid"]].append(
-            Column(
+            RelationColumn(
                 row["name"],
                 row["generated"],
                 row["type"] if built_in else "",
@@ -154,6 +161,24 @@ def as_people_see_them(all_of_them: Sequence[Relation], picked: Sequence[Relatio
         for relation in picked
         if not relation.foreign and not hidden(relation) and (not relation.partitioned or whole(relation))
     ]
+
+
+def counted_as(all_of_them: Sequence[Relation], picked: Sequence[Relation]) -> dict[int, Relation]:
+    """Under which table the rows of each are counted: their own, or its outermost one where they may come into another
+    partition when they are loaded. pg_dump writes those for the outermost table too."""
+    by_oid = {relation.oid: relation for relation in all_of_them}
+    there = {relation.oid for relation in picked}
+
+    def outermost(relation: Relation) -> Relation:
+        above, moves = relation, False
+        while above.parent is not None and above.parent in by_oid:
+            above = by_oid[above.parent]
+            moves = moves or above.hashes_enum
+        return above if moves and above.oid in there else relation
+
+    return {
+        relation.oid: outermost(relation) for relation in picked if not relation.foreign and not relation.partitioned
+    }
 
 
 def _named(all_of_them: Sequence[Relation], names: Sequence[str]) -> list[Relation]:

@@ -9,9 +9,9 @@ CSV: each value's text as in COPY, `t` and `f`, `\\x...` for bytea.
 from collections.abc import Sequence
 
 from paddock.dumps.model import Format
-from paddock.dumps.postgres.names import quoted
-from paddock.dumps.postgres.relations import Column, Relation
+from paddock.dumps.postgres.relations import Relation, RelationColumn
 from paddock.dumps.postgres.streaming import Take
+from paddock.engines.children.quoting import quoted
 from paddock.engines.postgres.session import Connection
 
 _RISKY = r"E'=', E'+', E'-', E'@', E'\t', E'\r'"
@@ -20,7 +20,7 @@ _RISKY = r"E'=', E'+', E'-', E'@', E'\t', E'\r'"
 async def copy(
     connection: Connection,
     relation: Relation,
-    columns: Sequence[Column],
+    columns: Sequence[RelationColumn],
     format: Format,
     take: Take,
     *,
@@ -66,7 +66,7 @@ def _from(relation: Relation) -> str:
     return relation.full if relation.partitioned else f"ONLY {relation.full}"
 
 
-def _json(relation: Relation, columns: Sequence[Column]) -> str:
+def _json(relation: Relation, columns: Sequence[RelationColumn]) -> str:
     chosen = ", ".join(_json_value(column) for column in columns)
     # Not `r` alone: that could be a column.
     text = "pg_catalog.row_to_json(r.*)"
@@ -76,7 +76,7 @@ def _json(relation: Relation, columns: Sequence[Column]) -> str:
     return f"SELECT {text} FROM (SELECT {chosen} FROM {_from(relation)}) AS r"  # noqa: S608  quoted
 
 
-def _json_value(column: Column) -> str:
+def _json_value(column: RelationColumn) -> str:
     name = quoted(column.name)
     if column.type != "bytea":
         return name
@@ -84,18 +84,18 @@ def _json_value(column: Column) -> str:
     return f"CASE WHEN {name} IS NOT NULL THEN {hexed} END AS {name}"
 
 
-def _as_it_is(relation: Relation, columns: Sequence[Column], csv_safe: bool) -> bool:
+def _as_it_is(relation: Relation, columns: Sequence[RelationColumn], csv_safe: bool) -> bool:
     if relation.partitioned or not columns or any(column.generated for column in columns):
         return False
     return not csv_safe or not any(column.text for column in columns)
 
 
-def _csv(relation: Relation, columns: Sequence[Column], csv_safe: bool) -> str:
+def _csv(relation: Relation, columns: Sequence[RelationColumn], csv_safe: bool) -> str:
     chosen = ", ".join(_csv_value(column, csv_safe) for column in columns)
     return f"SELECT {chosen} FROM {_from(relation)}"  # noqa: S608  quoted
 
 
-def _csv_value(column: Column, csv_safe: bool) -> str:
+def _csv_value(column: RelationColumn, csv_safe: bool) -> str:
     name = quoted(column.name)
     if not csv_safe or not column.text:
         return name

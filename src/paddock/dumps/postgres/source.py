@@ -1,5 +1,6 @@
 """A PostgreSQL database to be dumped: one snapshot for everything that is written."""
 
+from paddock.dumps.database_settings import PostgresDatabase
 from paddock.dumps.model import DumpOptions, Format
 from paddock.dumps.postgres import programs
 from paddock.dumps.postgres.copying import Copied
@@ -8,7 +9,6 @@ from paddock.dumps.postgres.errors import PROBLEMS, row_security, said
 from paddock.dumps.postgres.freezing import Snapshot, freeze, look
 from paddock.dumps.postgres.pg_dump import start
 from paddock.dumps.postgres.relations import as_people_see_them, columns
-from paddock.dumps.settings import PostgresDatabase
 from paddock.dumps.source import Frozen
 from paddock.jobs.errors import PermanentRunnerError
 
@@ -38,7 +38,7 @@ class PostgresSource:
 
     async def _dumped(self, snapshot: Snapshot, format: Format, options: DumpOptions, draft: str) -> Dumped:
         program = await programs.find(self._settings.pg_dump, snapshot.server_major)
-        running = await start(program, self._settings, snapshot, format, options, draft)
+        running = start(program, self._settings, snapshot, format, options, draft)
         return Dumped(snapshot, program, running, format, options)
 
 

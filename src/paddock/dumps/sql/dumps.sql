@@ -27,23 +27,38 @@ UPDATE dumps SET job_id = $2 WHERE id = $1 AND status = 'completed' RETURNING id
 
 -- name: dump (relaxed)
 -- With the job at work for it, which is its own or the live one that took its place: one snapshot, so that no end falls
--- between the two. `frozen_at`: what the turn at work has frozen.
+-- between the two. `frozen_at`: what the turn at work has frozen; `live_problem`: why it waits to be tried again;
+-- `last_report`: how far one that came to nothing had come (the times keep the search to one or two days of the history).
 SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report,
-       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now
+       CASE WHEN j.status = 'pending' AND j.failure_count + j.cluster_count > 0 THEN j.errors -> -1 ->> 'message' END
+           AS live_problem,
+       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now,
+       CASE WHEN d.status IN ('failed', 'cancelled') THEN (
+           SELECT h.report FROM job_history h WHERE h.id = d.job_id
+               AND h.completed_at BETWEEN d.ended_at - interval '1 minute' AND d.ended_at + interval '1 minute' LIMIT 1)
+       END AS last_report
 FROM dumps d LEFT JOIN LATERAL (
-    SELECT id, status, turn_count, report, saved FROM jobs WHERE id = d.job_id
-    UNION ALL SELECT id, status, turn_count, report, saved FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
+    SELECT id, status, turn_count, report, saved, errors, failure_count, cluster_count FROM jobs WHERE id = d.job_id
+    UNION ALL SELECT id, status, turn_count, report, saved, errors, failure_count, cluster_count FROM jobs
+    WHERE retry_of = d.job_id LIMIT 1) j ON true
 WHERE d.id = $1;
 
 -- name: dumps_page (relaxed)
 -- $3: of these databases; null: of all.
 SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report,
-       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now
+       CASE WHEN j.status = 'pending' AND j.failure_count + j.cluster_count > 0 THEN j.errors -> -1 ->> 'message' END
+           AS live_problem,
+       CASE j.status WHEN 'claimed' THEN j.saved ->> 'point_in_time' END AS frozen_at, paddock_now() AS now,
+       CASE WHEN d.status IN ('failed', 'cancelled') THEN (
+           SELECT h.report FROM job_history h WHERE h.id = d.job_id
+               AND h.completed_at BETWEEN d.ended_at - interval '1 minute' AND d.ended_at + interval '1 minute' LIMIT 1)
+       END AS last_report
 FROM (SELECT * FROM dumps WHERE id < $1 AND status <> 'deleting' AND ($3::text[] IS NULL OR database = ANY ($3))
       ORDER BY id DESC LIMIT $2) d
 LEFT JOIN LATERAL (
-    SELECT id, status, turn_count, report, saved FROM jobs WHERE id = d.job_id
-    UNION ALL SELECT id, status, turn_count, report, saved FROM jobs WHERE retry_of = d.job_id LIMIT 1) j ON true
+    SELECT id, status, turn_count, report, saved, errors, failure_count, cluster_count FROM jobs WHERE id = d.job_id
+    UNION ALL SELECT id, status, turn_count, report, saved, errors, failure_count, cluster_count FROM jobs
+    WHERE retry_of = d.job_id LIMIT 1) j ON true
 ORDER BY d.id DESC;
 
 -- name: last_tables (relaxed)
@@ -67,12 +82,30 @@ SELECT true FROM jobs WHERE kind = 'remove_dump' AND payload ->> 'dump_id' = $1 
 -- name: drop_dump (durable)
 DELETE FROM dumps WHERE id = $1 AND status = 'deleting';
 
--- name: expired_dumps (durable)
--- One that is being made again waits for that end.
-SELECT d.id FROM dumps d
-WHERE d.expires_at <= paddock_now() AND d.status IN ('completed', 'failed', 'cancelled')
+-- name: lock_dump (durable)
+SELECT id FROM dumps WHERE id = $1 FOR UPDATE;
+
+-- name: dumps_to_expire (durable)
+-- Those whose time is over, and completed ones of a schedule beyond those it keeps, which its newest dump says. One that is
+-- being made again waits for that end. $3: this one alone.
+SELECT d.id, d.expires_at FROM dumps d
+WHERE ($1::text IS NULL OR d.id > $1) AND ($3::text IS NULL OR d.id = $3)
+  AND (d.expires_at <= paddock_now() AND d.status IN ('completed', 'failed', 'cancelled')
+       OR d.schedule IS NOT NULL AND d.status = 'completed'
+          AND (SELECT count(*) FROM dumps n WHERE n.schedule = d.schedule AND n.status = 'completed' AND n.id > d.id)
+              >= (SELECT n.keep_last FROM dumps n WHERE n.schedule = d.schedule ORDER BY n.id DESC LIMIT 1))
   AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = d.job_id) AND NOT EXISTS (SELECT FROM jobs j WHERE j.retry_of = d.job_id)
-ORDER BY d.expires_at LIMIT $1 FOR UPDATE OF d SKIP LOCKED;
+ORDER BY d.id LIMIT $2;
+
+-- name: abandoned_dumps (relaxed)
+-- Marked, and the job that takes their file away was given up.
+SELECT d.id FROM dumps d
+WHERE d.status = 'deleting' AND ($1::text IS NULL OR d.id > $1)
+  AND NOT EXISTS (SELECT FROM jobs j WHERE j.kind = 'remove_dump' AND j.payload ->> 'dump_id' = d.id)
+ORDER BY d.id LIMIT $2;
+
+-- name: dump_counts (relaxed)
+SELECT status, count(*) AS n FROM dumps GROUP BY status;
 
 -- name: unclaimed_dumps (durable)
 -- Dumps that a schedule counted, and that no schedule counts any more: they go by their age, which begins now.
@@ -80,15 +113,6 @@ UPDATE dumps d SET expires_at = paddock_now() + d.kept
 WHERE d.status = 'completed' AND d.expires_at IS NULL AND NOT EXISTS (
     SELECT FROM schedules s WHERE s.name = d.schedule AND s.kind = 'scheduled_dump'
       AND coalesce(s.payload -> 'keepLast', s.payload -> 'keep_last', 'null') <> 'null');
-
--- name: outnumbered_dumps (durable)
--- Completed ones of a schedule beyond those it keeps, which its newest dump says.
-SELECT d.id FROM dumps d
-WHERE d.schedule IS NOT NULL AND d.status = 'completed'
-  AND (SELECT count(*) FROM dumps n WHERE n.schedule = d.schedule AND n.status = 'completed' AND n.id > d.id)
-      >= (SELECT n.keep_last FROM dumps n WHERE n.schedule = d.schedule ORDER BY n.id DESC LIMIT 1)
-  AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = d.job_id) AND NOT EXISTS (SELECT FROM jobs j WHERE j.retry_of = d.job_id)
-ORDER BY d.id LIMIT $1 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: settle_dumps (durable)
 -- An end that is no completion stands even where its hook failed: its row then still waits for a job that is gone.

@@ -3,6 +3,7 @@
 import codecs
 import json
 from binascii import hexlify
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,11 @@ import apsw
 from paddock.dumps.sqlite import places
 from paddock.dumps.sqlite.asking import ask
 from paddock.dumps.sqlite.expressions import Writing, utf8
-from paddock.dumps.sqlite.fetching import UNSAFE
-from paddock.dumps.sqlite.quoting import name
-from paddock.dumps.sqlite.schema import Column, Schema
-from paddock.dumps.sqlite.values import not_kept, not_unicode
+from paddock.dumps.sqlite.fetching import MOST, UNSAFE
+from paddock.dumps.sqlite.schema import Schema, SqliteColumn
+from paddock.dumps.sqlite.values import not_kept
 from paddock.dumps.sqlite.walking import Span
+from paddock.engines.children.quoting import quoted as name
 
 # Values up to here are rendered as in any other row.
 SMALL = 256 << 10
@@ -76,7 +77,7 @@ class BigRows:
         self._open: tuple[object, _Value] | None = None
         self._known: tuple[object, list[tuple[str, int]]] | None = None
 
-    def piece(self, span: Span, column: int, offset: int, enough: int) -> tuple[bytes, tuple[int, int] | None]:
+    def piece(self, span: Span, column: int, offset: int, enough: int) -> tuple[bytes, dict[str, int] | None]:
         """From a byte of a column on, and where it goes on; None: the row is over."""
         if self._writing.format == "sql" and (column, offset) == (0, 0):
             self._check(span)
@@ -91,7 +92,7 @@ class BigRows:
             if offset == 0:
                 column += 1
         if column < len(self._columns):
-            return b"".join(parts), (column, offset)
+            return b"".join(parts), {"column": column, "offset": offset}
         self._let_go()
         return b"".join([*parts, self._after()]), None
 
@@ -110,7 +111,7 @@ class BigRows:
     def _cell(self, span: Span, column: int, offset: int) -> tuple[bytes, int]:
         """Some bytes of a cell, and the offset of the next; 0: it is over."""
         kind, octets = self._kinds(span)[column]
-        if octets <= SMALL:
+        if octets <= SMALL and (kind != "text" or self._codec == "utf-8"):
             return self._small(span, self._columns[column]), 0
         value = self._value(span, column, kind)
         if value.form is None:
@@ -185,25 +186,28 @@ class BigRows:
         if plan.rowid is not None:
             return f"with {plan.rowid} = {span.next}"
         if plan.key:
-            packed, _ = span.next
-            tests = [f"{name(k.name)} = {places.told(v, self._codec)}" for k, v in zip(plan.key, packed, strict=True)]
+            packed = span.next["key"]
+            tests = [
+                f"{name(k.name)} = {places.display_key(v, self._codec)}" for k, v in zip(plan.key, packed, strict=True)
+            ]
             return f"with {' and '.join(tests)}"
         return f"number {span.next:,}"
 
     def _kinds(self, span: Span) -> list[tuple[str, int]]:
         """Asked for once: where a row cannot be looked up, each question reads all of it."""
         if self._known is None or self._known[0] != span.next:
-            self._known = (span.next, [self._kind(span, column) for column in self._columns])
+            groups = [self._columns[start : start + MOST] for start in range(0, len(self._columns), MOST)]
+            self._known = (span.next, [kind for group in groups for kind in self._kinds_of(span, group)])
         return self._known[1]
 
-    def _kind(self, span: Span, column: Column) -> tuple[str, int]:
-        it = name(column.name)
-        what = f"typeof({it}),ifnull(octet_length({it}),0)"
+    def _kinds_of(self, span: Span, columns: Sequence[SqliteColumn]) -> list[tuple[str, int]]:
+        names = [name(column.name) for column in columns]
+        what = ",".join(f"typeof({it}),ifnull(octet_length({it}),0)" for it in names)
         row: Any = ask(self._connection, what, span.source, span.bindings).fetchone()
         assert row is not None
-        return row[0], row[1]
+        return list(zip(row[::2], row[1::2], strict=True))
 
-    def _small(self, span: Span, column: Column) -> bytes:
+    def _small(self, span: Span, column: SqliteColumn) -> bytes:
         cell = self._writing.value(column)
         data = ask(self._connection, f"CAST({cell} AS BLOB)", span.source, span.bindings).get
         return utf8(data, self._codec)
@@ -215,7 +219,7 @@ class BigRows:
             self._open = (key, self._met(span, self._columns[column], kind))
         return self._open[1]
 
-    def _met(self, span: Span, column: Column, kind: str) -> _Value:
+    def _met(self, span: Span, column: SqliteColumn, kind: str) -> _Value:
         if self._writing.plan.rowid is not None and self._codec == "utf-8":
             try:
                 blob = self._connection.blob_open("main", self._writing.plan.name, column.name, span.next, False)
@@ -227,14 +231,9 @@ class BigRows:
         return self._wide(held) if kind == "text" and self._codec != "utf-8" else _Value(len(held), None, held)
 
     def _wide(self, data: bytes) -> _Value:
-        lost = not_kept if self._writing.format == "sql" else not_unicode
-        if self._writing.format != "csv" and lost(data, self._codec):
-            value = _Value(len(data), None, data)
-            opening = (b"CAST(X'", b"' AS TEXT)") if self._writing.format == "sql" else (b'{"$text_hex":"', b'"}')
-            value.form = _hexed(*opening, value)
-            return value
         narrow = utf8(data, self._codec)
-        if self._writing.format == "sql" and (b"\0" in narrow or b"\r" in narrow):
+        if self._writing.format == "sql" and (b"\0" in narrow or b"\r" in narrow or not_kept(data, self._codec)):
+            # Read back by a database of this encoding.
             value = _Value(len(data), None, data)
             value.form = _hexed(b"CAST(X'", b"' AS TEXT)", value)
             return value

@@ -36,3 +36,11 @@ class Renderer(Protocol):
         """What comes after a place, None: from the first row; a pure function of the database, the format and it."""
 
     def close(self) -> None: ...
+
+
+class RowsDiffer(Exception):
+    """The walk over a table does not come by each of its rows once."""
+
+    def __init__(self, table: str, written: int, counted: int) -> None:
+        super().__init__(table, written, counted)
+        self.table, self.written, self.counted = table, written, counted

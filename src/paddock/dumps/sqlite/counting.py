@@ -17,9 +17,9 @@ from paddock.dumps.sqlite.big import BigRows
 from paddock.dumps.sqlite.chunks import BIG, Chunk, Limits
 from paddock.dumps.sqlite.expressions import Writing
 from paddock.dumps.sqlite.fetching import Fetching
-from paddock.dumps.sqlite.quoting import name
 from paddock.dumps.sqlite.schema import Schema
 from paddock.dumps.sqlite.walking import Span
+from paddock.engines.children.quoting import quoted as name
 
 
 class Counted:
@@ -28,11 +28,11 @@ class Counted:
         self._limits = limits
         self._frame = writing.frame()
         self._between = self._frame.between.encode()
-        self._fetching = Fetching(writing, schema.codec)
+        self._fetching = Fetching(writing, schema.codec, at_once=True)
         self._big = BigRows(connection, schema, writing)
         self._table = f"main.{name(writing.plan.name)}"
         octets = expressions.octets(writing.columns)
-        values = [f"CASE WHEN {octets}>{BIG} THEN NULL ELSE {each} END" for each in self._fetching.values]
+        values = [f"CASE WHEN {octets}>{BIG} THEN NULL ELSE {each} END" for each in self._fetching.values[0]]
         self._values = ",".join([octets, *values])
         # The open cursor, the row it stands before, and that row if it was looked at.
         self._cursor: Iterator[Any] | None = None
@@ -42,7 +42,7 @@ class Counted:
     def render(self, place: Any) -> Chunk:
         row = 0 if place is None else place["row"]
         if place is not None and "big" in place:
-            return self._big_piece(row, *place["big"])
+            return self._big_piece(row, **place["big"])
         parts: list[bytes] = []
         size = 0
         while size < self._limits.bytes // 2 and len(parts) < self._limits.rows:
@@ -81,5 +81,5 @@ class Counted:
         begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk([data], {"row": row, "big": list(position)}, 0, begins)
+            return Chunk([data], {"row": row, "big": position}, 0, begins)
         return Chunk([data], {"row": row + 1}, 1, begins)

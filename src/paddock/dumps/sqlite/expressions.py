@@ -1,7 +1,8 @@
 """Rows as text, made by SQLite itself: one expression per table and format, evaluated without a call into Python.
 
 A type is told by comparison (number < '' <= text < x'' <= blob), which is one instruction; `typeof` is a call. COLLATE
-BINARY, because a column's own collation may be slow, or unknown here. `quote` is that of the SQLite we bring: older
+BINARY, because a column's own collation may be slow, or unknown here. `+`, because a column of numbers would take text
+that looks like one for a number. `quote` is that of the SQLite we bring: older
 ones print 15 digits, and `Inf`.
 
 These expressions look at every value. Most rows need that for no format (`formats`, and JSON's plain objects): what the
@@ -11,14 +12,18 @@ fast ways cannot say they leave to these.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paddock.dumps.sqlite.quoting import literal, name
-from paddock.dumps.sqlite.schema import Column, TablePlan
+from paddock.dumps.sqlite.quoting import literal
+from paddock.dumps.sqlite.schema import SqliteColumn, TablePlan
+from paddock.engines.children.quoting import quoted as name
 
 # A function takes so many arguments; `json_object` needs two for a column.
 ARGUMENTS = 400
-# Ours, in Python (`values`): whether text is no Unicode, whether it would be another after a way through UTF-8, and a
-# real as an expression.
-NOT_UNICODE, NOT_KEPT, EXACT = "paddock_not_unicode", "paddock_not_kept", "paddock_exact"
+# Ours, in Python (`values`): whether text is no Unicode, whether it would be another after a way through UTF-8, its bytes
+# in a database in UTF-8, and a real as an expression.
+NOT_UNICODE, NOT_KEPT = "paddock_not_unicode", "paddock_not_kept"
+TEXT_HEX, EXACT = "paddock_text_hex", "paddock_exact"
+# A row with this character in it may be other than SQLite writes it, and is looked at again.
+DOUBT = 28
 
 # A real in SQL, see `_real`.
 REAL = "%!.19g"
@@ -45,7 +50,7 @@ class Writing:
     csv_safe: bool = False
 
     @property
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[SqliteColumn]:
         if self.format == "sql":
             return [column for column in self.plan.columns if not column.generated]
         return self.plan.columns
@@ -79,11 +84,11 @@ class Writing:
         """It lets bytes pass that are no Unicode."""
         return _object(self.columns, careful=False)
 
-    def value(self, column: Column) -> str:
+    def value(self, column: SqliteColumn) -> str:
         """One value by itself."""
         return f"json_quote({_json(column, True)})" if self.format == "json" else self.cell(column)
 
-    def cell(self, column: Column) -> str:
+    def cell(self, column: SqliteColumn) -> str:
         it = name(column.name)
         if column.rowid:
             return it
@@ -91,15 +96,18 @@ class Writing:
             text = _sql_text(it, self.wide)
             return _by_type(it, column, _real(it), text, other=f"quote({it})")
         text = _safe(it) if self.csv_safe else f"""'"'||replace({it},'"','""')||'"'"""
+        if self.wide:
+            # Behind the mark, for its size: a chunk is bounded by that.
+            text = f"CASE WHEN {NOT_UNICODE}(CAST({it} AS BLOB)) THEN char({DOUBT}) ELSE '' END||{text}"
         nothing = "'\\N'" if len(self.columns) == 1 else "''"
         blob = f"CASE WHEN {it} IS NULL THEN {nothing} ELSE '\\x'||lower(hex({it})) END"
         real = f"CASE WHEN {negative_zero(it)} THEN '-0.0' ELSE quote({it}) END"
         return _by_type(it, column, real, text, other=blob)
 
 
-def _by_type(it: str, column: Column, real: str, text: str, *, other: str) -> str:
+def _by_type(it: str, column: SqliteColumn, real: str, text: str, *, other: str) -> str:
     """The likely type first; only speed depends on it."""
-    is_number, is_text = f"{it} COLLATE BINARY<''", f"{it}<x''"
+    is_number, is_text = f"+{it} COLLATE BINARY<''", f"{it}<x''"
     number = f"CASE WHEN typeof({it})='integer' THEN {it} ELSE {real} END"
     if column.affinity == "integer":
         return (
@@ -108,7 +116,7 @@ def _by_type(it: str, column: Column, real: str, text: str, *, other: str) -> st
         )
     if column.affinity in ("text", "blob"):
         return (
-            f"CASE WHEN {it} COLLATE BINARY>='' AND {is_text} THEN {text}"
+            f"CASE WHEN +{it} COLLATE BINARY>='' AND {is_text} THEN {text}"
             f" WHEN {is_number} THEN {number} ELSE {other} END"
         )
     # A column of reals has no integers: what is stored as one is read as a real.
@@ -128,7 +136,7 @@ def _real(it: str) -> str:
 
 def negative_zero(it: str) -> str:
     """It is equal to zero and printed like it."""
-    return f"({it}=0 AND atan2({it},-1)<0)"
+    return f"(+{it}=0 AND atan2({it},-1)<0)"
 
 
 def _sql_text(it: str, wide: bool) -> str:
@@ -159,7 +167,7 @@ def _joined(cells: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
-def _object(columns: Sequence[Column], careful: bool) -> str:
+def _object(columns: Sequence[SqliteColumn], careful: bool) -> str:
     groups = [columns[start : start + ARGUMENTS] for start in range(0, len(columns), ARGUMENTS)]
     objects = [
         "json_object(" + ",".join(f"{literal(each.name)},{_json(each, careful)}" for each in group) + ")"
@@ -171,7 +179,7 @@ def _object(columns: Sequence[Column], careful: bool) -> str:
     return "'{'||" + "||','||".join(inner) + "||'}'"
 
 
-def _json(column: Column, careful: bool) -> str:
+def _json(column: SqliteColumn, careful: bool) -> str:
     it = name(column.name)
     if column.rowid:
         return it
@@ -180,16 +188,26 @@ def _json(column: Column, careful: bool) -> str:
     if column.affinity not in ("integer", "text"):
         tests.append(f"WHEN {negative_zero(it)} THEN json('-0.0')")
     if careful:
-        broken = f"{it} COLLATE BINARY>='' AND {NOT_UNICODE}(CAST({it} AS BLOB))"
-        tests.append(f"WHEN {broken} THEN json_object('$text_hex',lower(hex(CAST({it} AS BLOB))))")
+        broken = f"+{it} COLLATE BINARY>='' AND {NOT_UNICODE}(CAST({it} AS BLOB))"
+        tests.append(f"WHEN {broken} THEN json_object('$text_hex',{TEXT_HEX}(CAST({it} AS BLOB)))")
     return f"CASE {' '.join(tests)} ELSE {it} END"
 
 
-def octets(columns: Sequence[Column]) -> str:
+def octets(columns: Sequence[SqliteColumn]) -> str:
     """How large a row is, without reading what is large in it."""
-    return "+".join(f"ifnull(octet_length({name(column.name)}),0)" for column in columns) or "0"
+    return _sum([f"ifnull(octet_length({name(column.name)}),0)" for column in columns]) or "0"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """In halves of halves: SQLite takes an expression for too large by its depth."""
+    half = len(terms) // 2
+    return f"({_sum(terms[:half])}+{_sum(terms[half:])})" if half else "".join(terms)
 
 
 def utf8(data: bytes, codec: str) -> bytes:
-    """Text that SQLite gave as bytes, which are those of the database's encoding."""
-    return data if codec == "utf-8" else data.decode(codec, "replace").encode()
+    """Text of the database's encoding as a database in UTF-8 has it. Half a character stays half a character; half a unit
+    at the end is none, as SQLite has it."""
+    if codec == "utf-8":
+        return data
+    whole = data[: len(data) & ~1]
+    return whole.decode(codec, "surrogatepass").encode("utf-8", "surrogatepass")

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from paddock.dumps.sqlite.big import TooLarge
+from paddock.dumps.sqlite.chunks import RowsDiffer
 from paddock.dumps.sqlite.schema import Unreadable
 from paddock.dumps.sqlite.script import UnknownTable
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
@@ -72,12 +73,12 @@ VERDICTS: dict[type[apsw.Error], _Verdict] = {
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Whoever may see a dump sees these: the file's name, not where it lies."""
+def translated(path: Path, table: str | None = None) -> Iterator[None]:
+    """Whoever may see a dump sees these: the name of the database's file, not where it lies, nor that of a copy."""
     try:
         yield
     except apsw.Error as error:
-        raise _meaning(error, path) from error
+        raise _meaning(error, path, table) from error
     except FileNotFoundError as error:
         raise PermanentRunnerError(
             f"There is no database {path.name}.", code="source_missing", hint="Check `path` in the configuration."
@@ -92,6 +93,13 @@ def translated(path: Path) -> Iterator[None]:
         raise PermanentRunnerError(f"Table '{unknown.table}' does not exist.", code="unknown_table") from None
     except Unreadable as unreadable:
         raise PermanentRunnerError(str(unreadable), code="damaged_schema") from None
+    except RowsDiffer as differ:
+        raise PermanentRunnerError(
+            f"Table '{differ.table}' of {path.name} has {differ.counted:,} rows, and {differ.written:,} were read: it is"
+            " not stored in the order of its key.",
+            code="rows_differ",
+            hint="Run PRAGMA integrity_check on the database. The format sqlite, which is the copy itself, can be dumped.",
+        ) from None
     except TooLarge as large:
         raise PermanentRunnerError(
             f"Column '{large.column}' of table '{large.table}' holds a value that no loader takes as SQL, in the row"
@@ -101,8 +109,10 @@ def translated(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _meaning(error: apsw.Error, path: Path) -> InfrastructureError:
+def _meaning(error: apsw.Error, path: Path, table: str | None) -> InfrastructureError:
+    where = "" if table is None else f" (table '{table}')"
     for kind, (verdict, code, what, hint) in VERDICTS.items():
         if isinstance(error, kind):
-            return verdict(f"The database {path.name} {what}.", code=code, hint=hint)
-    return PermanentRunnerError(f"SQLite cannot read the database {path.name}: {error}.", code="source_unreadable")
+            return verdict(f"The database {path.name} {what}{where}.", code=code, hint=hint)
+    message = f"SQLite cannot read the database {path.name}{where}: {error}."
+    return PermanentRunnerError(message, code="source_unreadable")

@@ -8,13 +8,13 @@ a byte. `format` ends text at NUL, so such text is otherwise too.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paddock.dumps.sqlite.expressions import REAL, Writing, negative_zero
-from paddock.dumps.sqlite.quoting import literal, name
-from paddock.dumps.sqlite.schema import Column
+from paddock.dumps.sqlite.expressions import DOUBT, REAL, Writing, negative_zero
+from paddock.dumps.sqlite.quoting import literal
+from paddock.dumps.sqlite.schema import SqliteColumn
+from paddock.engines.children.quoting import quoted as name
 
 # `format` takes a thousand arguments, and a column up to three.
 MOST = 300
-DOUBT = 28
 # The least and the greatest name of a type in a column (blob, integer, null, real, text), as `guesses` asks for them.
 Guess = tuple[str | None, str | None]
 
@@ -53,7 +53,7 @@ def row(writing: Writing, guessed: Sequence[str | None], *, careful: bool) -> st
     return f"CASE WHEN {tests} THEN format({','.join([words, *arguments])}) ELSE {other} END"
 
 
-def _cell(writing: Writing, column: Column, guess: Guess, bad: Sequence[str]) -> _Cell:
+def _cell(writing: Writing, column: SqliteColumn, guess: Guess, bad: Sequence[str]) -> _Cell:
     it = name(column.name)
     sql = writing.format == "sql"
     if column.rowid:
@@ -79,10 +79,12 @@ def _integer(it: str, nulls: bool, nothing: str) -> _Cell:
     return _Cell(f"typeof({it})='integer'", "%d", [it])
 
 
-def _real(it: str, column: Column, nulls: bool, sql: bool) -> _Cell:
+def _real(it: str, column: SqliteColumn, nulls: bool, sql: bool) -> _Cell:
     # What SQL needs to be read by any SQLite, or what is enough for everybody else.
     word = REAL if sql else "%!.17g"
-    test = f"({it} BETWEEN 1e-280 AND 1e308 OR {it} BETWEEN -1e308 AND -1e-280 OR ({it}=0 AND NOT {negative_zero(it)}))"
+    test = (
+        f"(+{it} BETWEEN 1e-280 AND 1e308 OR +{it} BETWEEN -1e308 AND -1e-280 OR (+{it}=0 AND NOT {negative_zero(it)}))"
+    )
     if column.affinity != "real":
         test = f"typeof({it})='real' AND {test}"
     if not nulls:
@@ -93,10 +95,10 @@ def _real(it: str, column: Column, nulls: bool, sql: bool) -> _Cell:
     )
 
 
-def _text(it: str, column: Column, nulls: bool, sql: bool, bad: Sequence[str]) -> _Cell:
+def _text(it: str, column: SqliteColumn, nulls: bool, sql: bool, bad: Sequence[str]) -> _Cell:
     tests = [f"{it}<x''", *(f"NOT instr({it},{byte})" for byte in bad)]
     if column.affinity != "text":
-        tests.insert(0, f"{it} COLLATE BINARY>=''")
+        tests.insert(0, f"+{it} COLLATE BINARY>=''")
     test = " AND ".join(tests)
     if nulls:
         test = f"({it} IS NULL OR ({test}))"

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import apsw
 
 from paddock.dumps.sqlite import schema, values
+from paddock.dumps.sqlite.collations import stand_in
 from paddock.dumps.sqlite.schema import Schema
 
 
@@ -22,15 +23,10 @@ def opened(path: Path, how: str = "immutable=1") -> tuple[apsw.Connection, Schem
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         # A name that is not there is an error, never a string.
         connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-        connection.collation_needed(_stand_in)
+        connection.collation_needed(stand_in)
         found = schema.read(connection)
         values.register(connection, found.codec)
     except BaseException:
         connection.close(True)
         raise
     return connection, found
-
-
-def _stand_in(connection: apsw.Connection, name: str) -> None:
-    """For a collation that only its application knows: enough to open what is sorted by it, never asked for an order."""
-    connection.create_collation(name, lambda one, two: (one > two) - (one < two))

@@ -20,9 +20,9 @@ def pack(values: Sequence[Value], texts: Sequence[bool]) -> list[Any]:
 
 def _pack(value: Value, text: bool) -> Any:
     if isinstance(value, bytes):
-        return ["t" if text else "b", base64.b64encode(value).decode()]
+        return {"text" if text else "blob": base64.b64encode(value).decode()}
     if isinstance(value, float):
-        return ["f", struct.pack(">d", value).hex()]
+        return {"double": struct.pack(">d", value).hex()}
     return value
 
 
@@ -32,20 +32,20 @@ def unpack(packed: Sequence[Any]) -> list[tuple[str, Value]]:
 
 
 def _unpack(packed: Any) -> tuple[str, Value]:
-    if not isinstance(packed, list):
+    if not isinstance(packed, dict):
         return "?", packed
-    kind, data = packed
-    if kind == "f":
+    [(kind, data)] = packed.items()
+    if kind == "double":
         return "?", struct.unpack(">d", bytes.fromhex(data))[0]
-    return ("+CAST(? AS TEXT)" if kind == "t" else "?"), base64.b64decode(data)
+    return ("+CAST(? AS TEXT)" if kind == "text" else "?"), base64.b64decode(data)
 
 
-def told(packed: Any, codec: str) -> str:
+def display_key(packed: Any, codec: str) -> str:
     """As SQL writes it, for people."""
     _, value = _unpack(packed)
     if not isinstance(value, bytes):
         return "NULL" if value is None else str(value)
-    if packed[0] == "b":
+    if "blob" in packed:
         return f"x'{_short(value.hex())}'"
     return literal(_short(value.decode(codec, "replace")))
 

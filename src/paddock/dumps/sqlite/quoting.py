@@ -5,10 +5,6 @@ import string
 _FOLD = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
-def name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 

@@ -11,7 +11,7 @@ from paddock.dumps.sqlite.chunks import Limits
 from paddock.dumps.sqlite.expressions import Writing
 from paddock.dumps.sqlite.opening import opened
 from paddock.dumps.sqlite.rendering import renderer
-from paddock.dumps.sqlite.script import Choice, Part, Script, choose
+from paddock.dumps.sqlite.script import Choice, Script, ScriptPart, choose
 
 _LIMITS = Limits(5_000, 4 << 20)
 _USAGE = "Usage: python -m paddock.dumps.sqlite.render FILE [--format sql|json|csv]"
@@ -27,7 +27,7 @@ def render_to(path: Path, format: str, write: Callable[[Iterable[bytes]], object
     parts = (
         Script(connection, schema, Choice(), chosen).parts()
         if format == "sql"
-        else [Part(b"", table) for table in chosen.shown]
+        else [ScriptPart(b"", table) for table in chosen.shown]
     )
     count = 0
     for part in parts:

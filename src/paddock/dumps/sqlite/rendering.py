@@ -7,6 +7,8 @@ one (`fetching`): for them the way through Python costs little. A row that is la
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import apsw
@@ -14,13 +16,14 @@ import apsw
 from paddock.dumps.sqlite import expressions, formats
 from paddock.dumps.sqlite.asking import ask
 from paddock.dumps.sqlite.big import BigRows
-from paddock.dumps.sqlite.chunks import BIG, Chunk, Limits, Renderer
+from paddock.dumps.sqlite.chunks import BIG, Chunk, Limits, Renderer, RowsDiffer
 from paddock.dumps.sqlite.counting import Counted
-from paddock.dumps.sqlite.expressions import Writing, utf8
+from paddock.dumps.sqlite.expressions import DOUBT, Writing, utf8
 from paddock.dumps.sqlite.fetching import Fetching
 from paddock.dumps.sqlite.quoting import literal
-from paddock.dumps.sqlite.schema import Schema
+from paddock.dumps.sqlite.schema import Schema, TablePlan
 from paddock.dumps.sqlite.walking import ByKey, ByRowid, Mark, Span, Walk
+from paddock.engines.children.quoting import quoted as name
 
 # Rows in one statement: most, and fewest before they go one by one.
 STEP, LEAST_STEP = 1_000, 125
@@ -34,11 +37,45 @@ CAREFUL = 8
 
 
 def renderer(connection: apsw.Connection, schema: Schema, writing: Writing, limits: Limits) -> Renderer:
+    return Complete(connection, writing.plan, _renderer(connection, schema, writing, limits))
+
+
+def _renderer(connection: apsw.Connection, schema: Schema, writing: Writing, limits: Limits) -> Renderer:
     if writing.plan.rowid is not None:
         return Rendering(connection, schema, writing, limits, ByRowid(connection, writing.plan))
     if writing.plan.key:
         return Rendering(connection, schema, writing, limits, ByKey(connection, writing.plan))
     return Counted(connection, schema, writing, limits)
+
+
+class Complete:
+    """Holds the rows that were written against those that are there: a table stored in another order than it says, or
+    damaged otherwise, would lose rows or never end. A place carries both numbers, so that the table is counted once."""
+
+    def __init__(self, connection: apsw.Connection, plan: TablePlan, chunks: Renderer) -> None:
+        self._connection = connection
+        self._plan = plan
+        self._chunks = chunks
+
+    def render(self, place: Any) -> Chunk:
+        if place is None:
+            place = {"chunk": None, "written": 0, "counted": self._count()}
+        before, counted = place["chunk"], place["counted"]
+        chunk = self._chunks.render(before)
+        written = place["written"] + chunk.rows
+        ended, stands_still = chunk.next is None, chunk.next == before
+        if written > counted or (ended and written < counted) or (stands_still and not ended):
+            raise RowsDiffer(self._plan.name, written, counted)
+        return chunk if ended else replace(chunk, next={"chunk": chunk.next, "written": written, "counted": counted})
+
+    def close(self) -> None:
+        self._chunks.close()
+
+    def _count(self) -> int:
+        """Of the table itself: an index of it may be wrong where it is not."""
+        indexed = "" if self._plan.kind == "virtual" else " NOT INDEXED"
+        only = f" WHERE {self._plan.only}" if self._plan.only else ""
+        return int(ask(self._connection, "count(*)", f"main.{name(self._plan.name)}{indexed}{only}").get)
 
 
 class Rendering:
@@ -71,7 +108,7 @@ class Rendering:
         if place is None:
             place = {"after": None, "step": self._first_step(), "slow": 0}
         if "big" in place:
-            return self._big_piece(place["after"], *place["big"])
+            return self._big_piece(place["after"], **place["big"])
         if place["step"] == BY_ROW:
             return self._by_row(place["after"])
         return self._aggregated(place["after"], place["step"], place["slow"])
@@ -130,15 +167,17 @@ class Rendering:
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, max(1 << 10, self._limits.bytes // 2))
         try:
             if not slow:
-                data, count = self._asked(self._fast_row, span)
+                data, count = self._rendered_rows(self._fast_row, span)
+                if self._writing.wide and self._writing.format == "csv" and DOUBT in data:
+                    return self._between.join(map(self._fetching.text, self._fetched(span))), count, 0
                 if self._plain(data):
                     return data, count, 0
                 slow = CAREFUL
-            return *self._asked(self._careful_row, span), slow - 1
+            return *self._rendered_rows(self._careful_row, span), slow - 1
         finally:
             self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, self._most)
 
-    def _asked(self, row: str, span: Span) -> tuple[bytes, int]:
+    def _rendered_rows(self, row: str, span: Span) -> tuple[bytes, int]:
         data, count = ask(self._connection, f"{row},count(*)", span.source, span.bindings).get
         return utf8(data or b"", self._codec), count
 
@@ -148,7 +187,7 @@ class Rendering:
             return True
         if self._writing.format == "json":
             return _is_unicode(data)
-        return formats.DOUBT not in data and (self._writing.format == "csv" or b"\r" not in data)
+        return DOUBT not in data and (self._writing.format == "csv" or b"\r" not in data)
 
     def _by_row(self, mark: Mark) -> Chunk:
         """As many rows as a chunk may have, or one."""
@@ -163,18 +202,23 @@ class Rendering:
         if big and not rows:
             return self._big_piece(mark, 0, 0)
         span = self._walk.span(mark, max(rows, 1))
-        found: Iterable[Any] = ask(self._connection, ",".join(self._fetching.values), span.source, span.bindings)
-        parts = [self._fetching.pieces(row) for row in found]
+        parts = [self._fetching.pieces(row) for row in self._fetched(span)]
         step = LEAST_STEP if rows and size / rows < LARGE_ROW and not big else BY_ROW
         after = {"after": span.next, "step": step, "slow": 0}
         return self._chunk(parts, None if span.next is None else after, len(parts))
+
+    def _fetched(self, span: Span) -> Iterable[Sequence[bytes | None]]:
+        asked: list[Any] = [
+            ask(self._connection, ",".join(values), span.source, span.bindings) for values in self._fetching.values
+        ]
+        return (tuple(chain.from_iterable(parts)) for parts in zip(*asked, strict=True))
 
     def _big_piece(self, mark: Mark, column: int, offset: int) -> Chunk:
         span = self._walk.span(mark, 1)
         begins = (column, offset) == (0, 0)
         data, position = self._big.piece(span, column, offset, self._limits.bytes // 2)
         if position is not None:
-            return Chunk([data], {"after": mark, "big": list(position)}, 0, begins)
+            return Chunk([data], {"after": mark, "big": position}, 0, begins)
         return Chunk([data], None if span.next is None else {"after": span.next, "step": BY_ROW}, 1, begins)
 
 

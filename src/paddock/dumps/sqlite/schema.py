@@ -10,15 +10,16 @@ from typing import Any, Literal
 import apsw
 
 from paddock.dumps.sqlite.asking import ask
-from paddock.dumps.sqlite.quoting import fold, literal, name
+from paddock.dumps.sqlite.collations import BUILT_IN
+from paddock.dumps.sqlite.quoting import fold, literal
+from paddock.engines.children.quoting import quoted as name
 
 Affinity = Literal["integer", "text", "blob", "real", "numeric"]
 Kind = Literal["table", "virtual", "shadow", "own"]
 
-KNOWN_COLLATIONS = {"binary", "nocase", "rtrim"}
 ROWIDS = ("rowid", "_rowid_", "oid")
 # SQLite's own tables that a dump carries. They are made by what stands before their rows, not by their statement.
-SEQUENCE, STATISTICS = "sqlite_sequence", "sqlite_stat1"
+SEQUENCE, STATISTICS, SAMPLES = "sqlite_sequence", "sqlite_stat1", "sqlite_stat4"
 CODECS = {"UTF-8": "utf-8", "UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}
 
 
@@ -37,7 +38,7 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SqliteColumn:
     name: str
     affinity: Affinity
     # Computed by the table: it cannot be inserted.
@@ -59,7 +60,7 @@ class TablePlan:
 
     name: str
     kind: Kind
-    columns: Sequence[Column]
+    columns: Sequence[SqliteColumn]
     rowid: str | None = None
     key: Sequence[KeyColumn] = ()
     # The virtual table that a shadow table works for.
@@ -77,8 +78,8 @@ class Schema:
     objects: Sequence[Object]
     tables: Sequence[TablePlan]
     encoding: str
-    # Virtual tables whose module is not in this SQLite: nobody can read them here.
-    unreadable: frozenset[str] = frozenset()
+    # Virtual tables that nobody can read here: their module is not in this SQLite, or finds rows only by their words.
+    unreadable: Sequence[str] = ()
 
     @property
     def codec(self) -> str:
@@ -91,9 +92,9 @@ def read(connection: apsw.Connection) -> Schema:
     found: Iterable[Any] = ask(connection, "name, type, wr", "pragma_table_list WHERE schema = 'main'")
     listed = {fold(table): (kind, bool(without_rowid)) for table, kind, without_rowid in found}
     virtual = {fold(each.name) for each in objects if each.type == "table" and is_virtual(each)}
-    tables, unreadable = [], set()
+    tables, unreadable = [], []
     for each in objects:
-        if each.type != "table" or not _wanted(each.name):
+        if each.type != "table" or not _is_dumped(each.name):
             continue
         listed_as, without_rowid = listed[fold(each.name)]
         kind = _kind(each, listed_as)
@@ -102,17 +103,17 @@ def read(connection: apsw.Connection) -> Schema:
         except apsw.SQLError:
             if kind != "virtual":
                 raise
-            unreadable.add(fold(each.name))
-    return Schema(objects, tables, encoding, frozenset(unreadable))
+            unreadable.append(each.name)
+    return Schema(objects, tables, encoding, unreadable)
 
 
 def is_virtual(each: Object) -> bool:
     return each.sql is not None and each.sql[:20].upper() == b"CREATE VIRTUAL TABLE"
 
 
-def _wanted(table: str) -> bool:
+def _is_dumped(table: str) -> bool:
     folded = fold(table)
-    return not folded.startswith("sqlite_") or folded in (SEQUENCE, STATISTICS)
+    return not folded.startswith("sqlite_") or folded in (SEQUENCE, STATISTICS, SAMPLES)
 
 
 def _objects(connection: apsw.Connection, codec: str) -> list[Object]:
@@ -150,6 +151,7 @@ def _kind(each: Object, listed: str) -> Kind:
 def _table(connection: apsw.Connection, table: str, kind: Kind, without_rowid: bool, virtual: set[str]) -> TablePlan:
     columns = _columns(connection, table, without_rowid)
     if kind == "virtual":
+        ask(connection, "1", f"main.{name(table)} LIMIT 1").fetchall()
         return TablePlan(table, kind, columns)
     owner = _owner(table, virtual) if kind == "shadow" else None
     if without_rowid:
@@ -159,14 +161,14 @@ def _table(connection: apsw.Connection, table: str, kind: Kind, without_rowid: b
     return TablePlan(table, kind, columns, rowid=_rowid(columns), owner=owner)
 
 
-def _columns(connection: apsw.Connection, table: str, without_rowid: bool) -> list[Column]:
+def _columns(connection: apsw.Connection, table: str, without_rowid: bool) -> list[SqliteColumn]:
     source = f"pragma_table_xinfo({literal(table)}) WHERE hidden != 1"
     rows: list[Any] = ask(connection, "name, type, pk, hidden", source).fetchall()
     if not rows:
         raise apsw.SQLError(f"no columns in {table}")
     alias = None if without_rowid else _alias(connection, table, rows)
     return [
-        Column(column, affinity(declared), hidden in (2, 3), fold(column) == alias)
+        SqliteColumn(column, affinity(declared), hidden in (2, 3), fold(column) == alias)
         for column, declared, _, hidden in rows
     ]
 
@@ -180,7 +182,7 @@ def _alias(connection: apsw.Connection, table: str, rows: Sequence[tuple[str, st
     return None if indexed.fetchall() else keys[0]
 
 
-def _rowid(columns: Sequence[Column]) -> str | None:
+def _rowid(columns: Sequence[SqliteColumn]) -> str | None:
     for column in columns:
         if column.rowid:
             return name(column.name)
@@ -194,7 +196,7 @@ def _key(connection: apsw.Connection, table: str) -> list[KeyColumn]:
     wanted = f"{indexes} WHERE i.origin = 'pk' AND x.key ORDER BY x.seqno"
     rows: Iterable[Any] = ask(connection, "x.name, x.coll, x.desc", wanted)
     key = [KeyColumn(column, collation, bool(descending)) for column, collation, descending in rows]
-    return key if all(fold(column.collation) in KNOWN_COLLATIONS for column in key) else []
+    return key if all(fold(column.collation) in BUILT_IN for column in key) else []
 
 
 def _owner(table: str, virtual: set[str]) -> str | None:

@@ -1,13 +1,15 @@
 """The SQL dump around its rows, in the order that loads: nothing is checked, fired or indexed before all rows are there."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import apsw
 
 from paddock.dumps.sqlite import statements
-from paddock.dumps.sqlite.quoting import fold, literal, name
-from paddock.dumps.sqlite.schema import SEQUENCE, STATISTICS, Object, Schema, TablePlan, is_virtual
+from paddock.dumps.sqlite.quoting import fold, literal
+from paddock.dumps.sqlite.schema import SAMPLES, SEQUENCE, STATISTICS, Object, Schema, TablePlan, is_virtual
+from paddock.engines.children.quoting import quoted as name
 
 DEFAULT_PAGE_SIZE = 4096
 
@@ -23,7 +25,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScriptPart:
     """What stands before a table's rows; without a table: all there is."""
 
     head: bytes
@@ -50,7 +52,7 @@ class Chosen:
 
 def choose(schema: Schema, choice: Choice) -> Chosen:
     people = [table for table in schema.tables if table.kind != "own"]
-    known = {fold(table.name) for table in people} | schema.unreadable
+    known = {fold(table.name) for table in people} | {fold(each) for each in schema.unreadable}
     for wish in (*choice.tables, *choice.exclude_tables):
         if fold(wish) not in known:
             raise UnknownTable(wish)
@@ -75,11 +77,17 @@ class Script:
         self._chosen = chosen
         self._objects = {fold(each.name): each for each in schema.objects if each.type == "table"}
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ScriptPart]:
         if self._choice.data_only:
-            return [Part(_OPENING), *self._tables(), *self._own_tables(), Part(b"COMMIT;\n")]
+            return [ScriptPart(_OPENING), *self._tables(), *self._own_tables(), ScriptPart(b"COMMIT;\n")]
         rows = [*self._tables(), *self._own_tables()]
-        return [Part(self._opening()), *rows, Part(self._made()), *self._virtual(), Part(self._closing())]
+        return [
+            ScriptPart(self._opening()),
+            *rows,
+            ScriptPart(self._other_objects()),
+            *self._virtual(),
+            ScriptPart(self._closing()),
+        ]
 
     def _opening(self) -> bytes:
         """What must be said before anything is written, then who the file is."""
@@ -95,12 +103,16 @@ class Script:
             for each in ("application_id", "user_version")
             if self._pragma(each)
         ]
-        return "".join(before).encode() + _OPENING + "".join(numbers).encode()
+        unchecked = _UNCHECKED if self._has_checks() else b""
+        return "".join(before).encode() + unchecked + _OPENING + "".join(numbers).encode()
+
+    def _has_checks(self) -> bool:
+        return any(_CHECK.search(self._objects[fold(table.name)].sql or b"") for table in self._chosen.carried)
 
     def _pragma(self, what: str) -> int:
         return int(self._connection.pragma(what))
 
-    def _tables(self) -> list[Part]:
+    def _tables(self) -> list[ScriptPart]:
         parts = []
         for table in self._chosen.carried:
             if table.kind == "virtual" or (table.kind == "shadow" and self._choice.schema_only):
@@ -109,10 +121,10 @@ class Script:
             if self._choice.data_only and table.kind == "shadow":
                 # Its virtual table has filled it when it was made.
                 head = f"DELETE FROM {name(table.name)};\n".encode()  # noqa: S608 - quoted
-            parts.append(Part(head, None if self._choice.schema_only else table))
+            parts.append(ScriptPart(head, None if self._choice.schema_only else table))
         return parts
 
-    def _own_tables(self) -> list[Part]:
+    def _own_tables(self) -> list[ScriptPart]:
         if self._choice.schema_only:
             return []
         parts = []
@@ -120,10 +132,12 @@ class Script:
             if table.name == SEQUENCE:
                 parts.append(self._sequence(table))
             elif table.name == STATISTICS and not self._choice.data_only:
-                parts.append(Part(b"ANALYZE sqlite_schema;\n", self._only(table, "tbl")))
+                parts.append(ScriptPart(b"ANALYZE sqlite_schema;\n", self._only(table, "tbl")))
+            elif table.name == SAMPLES and not self._choice.data_only:
+                parts.append(ScriptPart(_WRITABLE + _SAMPLES + _NOT_WRITABLE, self._only(table, "tbl")))
         return parts
 
-    def _sequence(self, table: TablePlan) -> Part:
+    def _sequence(self, table: TablePlan) -> ScriptPart:
         """It is there when a table with AUTOINCREMENT was made, and has counted the rows."""
         table = self._only(table, "name")
         where = f" WHERE {table.only}" if table.only else ""
@@ -131,7 +145,7 @@ class Script:
         if not self._choice.data_only and not any(self._counts(each) for each in self._chosen.carried):
             made = name("paddock_" + SEQUENCE)
             head = f"CREATE TABLE {made}(id INTEGER PRIMARY KEY AUTOINCREMENT);\nDROP TABLE {made};\n{head}"
-        return Part(head.encode(), table)
+        return ScriptPart(head.encode(), table)
 
     def _counts(self, table: TablePlan) -> bool:
         return any(
@@ -149,7 +163,7 @@ class Script:
             table.name, table.kind, table.columns, table.rowid, only=f"{column} COLLATE NOCASE IN ({names or 'NULL'})"
         )
 
-    def _made(self) -> bytes:
+    def _other_objects(self) -> bytes:
         return b"".join(
             statements.statement(each)
             for kind in ("index", "view", "trigger")
@@ -157,14 +171,14 @@ class Script:
             if each.type == kind and each.sql is not None and self._belongs(each)
         )
 
-    def _virtual(self) -> list[Part]:
+    def _virtual(self) -> list[ScriptPart]:
         """Their rows are there already, in other tables: only what they are is told. Without rows they are just made."""
         objects = [each for each in self._schema.objects if is_virtual(each) and fold(each.name) in self._chosen.names]
         if self._choice.schema_only:
-            return [Part(statements.statement(each)) for each in objects]
+            return [ScriptPart(statements.statement(each)) for each in objects]
         plans = {fold(table.name): table for table in self._chosen.shown}
-        parts = [Part(statements.row(each, self._schema.codec), plans.get(fold(each.name))) for each in objects]
-        return [Part(_WRITABLE), *parts, Part(_NOT_WRITABLE)] if parts else []
+        parts = [ScriptPart(statements.row(each, self._schema.codec), plans.get(fold(each.name))) for each in objects]
+        return [ScriptPart(_WRITABLE), *parts, ScriptPart(_NOT_WRITABLE)] if parts else []
 
     def _closing(self) -> bytes:
         """What the file cannot say so that it is read as it stands."""
@@ -173,7 +187,8 @@ class Script:
             for each in self._schema.objects
             if self._belongs(each) and not is_virtual(each) and statements.differs(each)
         )
-        return (_WRITABLE + corrections + _NOT_WRITABLE if corrections else b"") + b"COMMIT;\n"
+        corrected = _WRITABLE + corrections + _NOT_WRITABLE if corrections else b""
+        return corrected + b"COMMIT;\n" + (_CHECKED if self._has_checks() else b"")
 
     def _belongs(self, each: Object) -> bool:
         """To a table that was chosen, or to all of it: views name whom they like."""
@@ -185,4 +200,9 @@ class Script:
 
 
 _OPENING = b"PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n"
+# Rows that break a CHECK of their table are there, and stay: the constraint may be younger than they are.
+_UNCHECKED, _CHECKED = b"PRAGMA ignore_check_constraints=ON;\n", b"PRAGMA ignore_check_constraints=OFF;\n"
+_CHECK = re.compile(rb"\bcheck\b", re.IGNORECASE)
+# A loader that uses it has made it (ANALYZE); for any other it is a table like others.
+_SAMPLES = b"CREATE TABLE IF NOT EXISTS sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample);\n"
 _WRITABLE, _NOT_WRITABLE = b"PRAGMA writable_schema=ON;\n", b"PRAGMA writable_schema=OFF;\n"

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from paddock.dumps.database_settings import SqliteDatabase
 from paddock.dumps.model import CHUNK_BYTES, CHUNK_ROWS, RENDERER, DumpOptions, Format
-from paddock.dumps.settings import SqliteDatabase
 from paddock.dumps.source import Place, Progress, Rows, Section, Table
 from paddock.dumps.sqlite.asking import ask
 from paddock.dumps.sqlite.chunks import Limits, Renderer
@@ -17,11 +18,16 @@ from paddock.dumps.sqlite.copying import Copying
 from paddock.dumps.sqlite.expressions import Writing
 from paddock.dumps.sqlite.failures import translated
 from paddock.dumps.sqlite.opening import opened
-from paddock.dumps.sqlite.quoting import name
+from paddock.dumps.sqlite.quoting import fold
 from paddock.dumps.sqlite.rendering import renderer
 from paddock.dumps.sqlite.schema import TablePlan
 from paddock.dumps.sqlite.script import Choice, Script, choose
+from paddock.engines.children.quoting import quoted as name
 from paddock.storage.threads import change_on_io, on_cpu
+
+LIMITS = Limits(CHUNK_ROWS, CHUNK_BYTES)
+# To count reads the file in one go, and nothing is saved meanwhile: a larger one would take it for too long.
+MOST_COUNTED = 20 << 30
 
 
 class SqliteSource:
@@ -42,7 +48,9 @@ class SqliteSource:
         return copying.point_in_time
 
     def _begin(self, target: Path) -> Copying:
-        return Copying.begin(self._settings.path, target, may_block=self._settings.allow_blocking_copy)
+        settings = self._settings
+        may_block = None if settings.allow_blocking_copy else settings.blocking_copy_seconds
+        return Copying.begin(settings.path, target, may_block=may_block)
 
     async def look(self, options: DumpOptions) -> None:
         with translated(self._settings.path):
@@ -50,18 +58,28 @@ class SqliteSource:
 
     async def open(self, copy: Path, point_in_time: datetime, options: DumpOptions) -> "FrozenSqlite":
         with translated(self._settings.path):
-            return await on_cpu(FrozenSqlite, copy, point_in_time, options)
+            return await on_cpu(partial(FrozenSqlite, origin=self._settings.path), copy, point_in_time, options)
 
 
 class FrozenSqlite:
     """A copy, opened; also what the format `sqlite` is made of: its file."""
 
-    def __init__(self, copy: Path, point_in_time: datetime, options: DumpOptions) -> None:
+    def __init__(
+        self,
+        copy: Path,
+        point_in_time: datetime,
+        options: DumpOptions,
+        limits: Limits = LIMITS,
+        origin: Path | None = None,
+    ) -> None:
         self.file = copy
+        # What people know it by.
+        self._origin = origin or copy
         self.size = copy.stat().st_size
         self.point_in_time = point_in_time
         self.identity = f"sqlite {apsw.sqlite_lib_version()} renderer {RENDERER}"
         self._options = options
+        self._limits = limits
         self._renderers: dict[tuple[str, str], Renderer] = {}
         self._connection, self._schema = opened(copy)
         try:
@@ -74,6 +92,7 @@ class FrozenSqlite:
         choice = _choice(options)
         chosen = choose(self._schema, choice)
         parts = Script(self._connection, self._schema, choice, chosen).parts()
+        self.unreadable = [each for each in self._schema.unreadable if fold(each) in chosen.names]
         self.tables: Sequence[Table] = [self._table(plan) for plan in chosen.shown]
         self._sections = [Section(part.head, None if part.table is None else self._table(part.table)) for part in parts]
         carried = [part.table for part in parts if part.table is not None]
@@ -88,17 +107,25 @@ class FrozenSqlite:
     async def rows(self, table: Table, format: Format, place: Place | None) -> Rows:
         if self._options.schema_only:
             return Rows(b"", None, {table.name: 0})
-        with translated(self.file):
+        with translated(self._origin, table.name):
             return await on_cpu(self._rows, table.name, format, place)
 
     def _rows(self, table: str, format: Format, place: Any) -> Rows:
+        if format == "sqlite":
+            return Rows(b"", None, self._counts(table))
         if format == "sql" and self._plans[table].kind == "virtual":
             return Rows(b"", None, {table: self._count(table)})
         chunk = self._renderer(table, format).render(place)
         return Rows(chunk.data, chunk.next, {table: chunk.rows}, chunk.begins)
 
+    def _counts(self, table: str) -> dict[str, int]:
+        """Nothing for a table that cannot be counted: a file with a damaged one is copied all the same."""
+        with suppress(apsw.Error):
+            return {table: self._count(table)} if self.size <= MOST_COUNTED else {}
+        return {}
+
     def _count(self, table: str) -> int:
-        """Rows of a virtual table: they are written as rows of the tables behind it."""
+        """Where none are written: those of a virtual table are rows of the tables behind it, and a file is copied."""
         return int(ask(self._connection, "count(*)", f"main.{name(table)}").get)
 
     def _renderer(self, table: str, format: Format) -> Renderer:
@@ -106,7 +133,7 @@ class FrozenSqlite:
         if key not in self._renderers:
             # One at a time is enough, and each may hold a cursor or a value.
             self._close_renderers()
-            self._renderers[key] = renderer(self._connection, self._schema, self._writing(table, format), _LIMITS)
+            self._renderers[key] = renderer(self._connection, self._schema, self._writing(table, format), self._limits)
         return self._renderers[key]
 
     def _writing(self, table: str, format: Format) -> Writing:
@@ -129,9 +156,6 @@ class FrozenSqlite:
     def _close(self) -> None:
         self._close_renderers()
         self._connection.close(True)
-
-
-_LIMITS = Limits(CHUNK_ROWS, CHUNK_BYTES)
 
 
 def _look(path: Path, options: DumpOptions) -> None:

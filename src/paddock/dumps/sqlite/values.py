@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 
-from paddock.dumps.sqlite.expressions import EXACT, NOT_KEPT, NOT_UNICODE
+from paddock.dumps.sqlite.expressions import EXACT, NOT_KEPT, NOT_UNICODE, TEXT_HEX, utf8
 
 
 def not_unicode(data: bytes, codec: str) -> bool:
@@ -31,6 +31,7 @@ def register(connection: apsw.Connection, codec: str) -> None:
         NOT_UNICODE, lambda *data: not_unicode(_bytes(data), codec), 1, deterministic=True
     )
     connection.create_scalar_function(NOT_KEPT, lambda *data: not_kept(_bytes(data), codec), 1, deterministic=True)
+    connection.create_scalar_function(TEXT_HEX, lambda *data: utf8(_bytes(data), codec).hex(), 1, deterministic=True)
     connection.create_scalar_function(EXACT, lambda *value: exact(_float(value)), 1, deterministic=True)
 
 

@@ -13,8 +13,8 @@ import apsw
 
 from paddock.dumps.sqlite import places
 from paddock.dumps.sqlite.asking import ask
-from paddock.dumps.sqlite.quoting import name
 from paddock.dumps.sqlite.schema import TablePlan
+from paddock.engines.children.quoting import quoted as name
 
 # Where a span begins: None, or JSON.
 Mark = Any
@@ -95,15 +95,15 @@ class ByKey:
 
     def _next(self, mark: Mark, last: Any) -> Mark:
         if last is not None:
-            return [places.pack(last[::2], last[1::2]), len(self._key)]
-        if mark is None or mark[1] == 1:
+            return {"key": places.pack(last[::2], last[1::2]), "binding": len(self._key)}
+        if mark is None or mark["binding"] == 1:
             return None
-        return [mark[0], mark[1] - 1]
+        return {"key": mark["key"], "binding": mark["binding"] - 1}
 
     def _after(self, mark: Mark) -> tuple[str, tuple[places.Value, ...]]:
         if mark is None:
             return "1", ()
-        packed, depth = mark
+        packed, depth = mark["key"], mark["binding"]
         values = places.unpack(packed[:depth])
         tests = []
         for number, (each, (word, _)) in enumerate(zip(self._key, values, strict=False)):

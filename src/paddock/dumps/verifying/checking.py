@@ -6,12 +6,20 @@ from pathlib import Path
 
 from paddock.dumps.verifying import documents, postgres, sqlite
 from paddock.dumps.verifying.findings import Checked, Findings, NotWhole, Told, compared
-from paddock.dumps.verifying.reading import DumpFile, Trailer, opened
+from paddock.dumps.verifying.reading import DumpFile, Record, Trailer, opened
 
 ONLY_ROWS = (
     "It holds only rows, and no tables to load them into: its end and its digest are right, its rows are not counted."
 )
-NO_COUNTS = "It tells no counts: it is whole and well formed, and these are the rows there are."
+COUNTED_IN_FILE = "It holds only rows, and no tables to load them into: they are counted in the file."
+OTHER_PACKING = (
+    "It was compressed or decompressed since it was made: its rows are counted, its bytes cannot be compared. Verify the "
+    "file as it was downloaded for that."
+)
+NO_COUNTS = (
+    "The file has no row counts and no digest in it: it is whole and well formed, and these are its rows. --expected FILE "
+    "compares it with what was written."
+)
 
 
 def verify(
@@ -20,15 +28,24 @@ def verify(
     *,
     trusted: bool = False,
     pg_bin: Path | None = None,
-    counts: Mapping[str, int] | None = None,
+    record: Record | None = None,
 ) -> Findings:
-    """Raises `NotWhole` for what is no whole dump; a difference is among the findings. `counts`: what somebody else says
-    of it, for a file that tells none itself."""
-    found = _verify(path, told, trusted=trusted, pg_bin=pg_bin)
-    return found if found.compared or counts is None else _told_by(counts, found)
+    """Raises `NotWhole` for what is no whole dump; a difference is among the findings. `record`: what its dump says of
+    it. A file may agree with all that it tells itself, and yet be another, or have been written anew."""
+    found = _verify(path, told, trusted=trusted, pg_bin=pg_bin, counts={} if record is None else record.counts)
+    if record is None:
+        return found
+    same = opened(path).check_record(record, told)
+    if found.format != "custom" and found.tables:
+        found = _with_counts(record.counts, found)
+    return (
+        found
+        if same
+        else replace(found, notes=[*(note for note in found.notes if note != OTHER_PACKING), OTHER_PACKING])
+    )
 
 
-def _told_by(counts: Mapping[str, int], found: Findings) -> Findings:
+def _with_counts(counts: Mapping[str, int], found: Findings) -> Findings:
     rows = {table.table: table for table in found.tables}
     if [*rows] == [documents.ONE] and len(counts) == 1:
         rows = dict(zip(counts, rows.values(), strict=True))
@@ -39,16 +56,17 @@ def _told_by(counts: Mapping[str, int], found: Findings) -> Findings:
         for name, count in counts.items()
     ]
     untold = [replace(rows[name], problem="was not dumped") for name in rows if name not in counts]
-    return replace(found, tables=[*told, *untold], compared=True, notes=[])
+    notes = [note for note in found.notes if note != NO_COUNTS]
+    return replace(found, tables=[*told, *untold], compared=True, notes=notes)
 
 
-def _verify(path: Path, told: Told, *, trusted: bool, pg_bin: Path | None) -> Findings:
+def _verify(path: Path, told: Told, *, trusted: bool, pg_bin: Path | None, counts: Mapping[str, int]) -> Findings:
     file = opened(path)
     head = file.head()
     if head.startswith(sqlite.MAGIC):
         return _uncompared("sqlite", sqlite.check_file(file, told))
     if head.startswith(postgres.MAGIC):
-        return _custom(file, told, trusted=trusted, pg_bin=pg_bin)
+        return _custom(file, told, trusted=trusted, pg_bin=pg_bin, counts=counts)
     if head.startswith(b"PK"):
         tables, at = documents.check_zip(file, told)
         return Findings("csv (zip)", tables, compared=True, point_in_time=at)
@@ -65,15 +83,16 @@ def _verify(path: Path, told: Told, *, trusted: bool, pg_bin: Path | None) -> Fi
 
 def _sql(file: DumpFile, head: bytes, told: Told, *, trusted: bool, pg_bin: Path | None) -> Findings:
     trailer = file.trailer()
-    file.check_digest(trailer, told)
+    notes = [] if file.check_digest(trailer, told) else [OTHER_PACKING]
     source = trailer.source or dialect(head)
-    notes: list[str] = []
     if source == "postgres":
-        loaded = postgres.load(file, told, custom=False, trusted=trusted, pg_bin=pg_bin)
-        counts, notes = dict(loaded.counts), list(loaded.notes)
+        loaded = postgres.load(file, trailer.tables, told, custom=False, trusted=trusted, pg_bin=pg_bin)
+        counts = dict(loaded.counts)
         if trailer.tables and not counts:
             counts = {table: loaded.told.get(table, 0) for table in trailer.tables}
-            notes = ["It holds only rows, and no tables to load them into: they are counted in the file."]
+            notes.append(COUNTED_IN_FILE)
+        else:
+            notes += loaded.notes
         return _findings(source, trailer, compared(counts, trailer.tables), notes)
     try:
         if source == "duckdb":
@@ -83,7 +102,7 @@ def _sql(file: DumpFile, head: bytes, told: Told, *, trusted: bool, pg_bin: Path
         else:
             counts = sqlite.load(file, trailer.tables, told)
     except sqlite.OnlyRows:
-        return _findings(source, trailer, [], [ONLY_ROWS])
+        return _findings(source, trailer, [], [*notes, ONLY_ROWS])
     return _findings(source, trailer, compared(counts, trailer.tables), notes)
 
 
@@ -91,12 +110,14 @@ def _findings(source: str, trailer: Trailer, tables: list[Checked], notes: list[
     return Findings(f"sql ({source})", tables, compared=True, point_in_time=trailer.point_in_time, notes=notes)
 
 
-def _custom(file: DumpFile, told: Told, *, trusted: bool, pg_bin: Path | None) -> Findings:
-    loaded = postgres.load(file, told, custom=True, trusted=trusted, pg_bin=pg_bin)
-    expected = {**dict.fromkeys(sorted(loaded.counts), 0), **loaded.told}
+def _custom(file: DumpFile, told: Told, *, trusted: bool, pg_bin: Path | None, counts: Mapping[str, int]) -> Findings:
+    """`counts`: the rows of each table, where they are known. Whatever else is restored was made by an extension."""
+    loaded = postgres.load(file, counts, told, custom=True, trusted=trusted, pg_bin=pg_bin)
+    expected = counts or {**dict.fromkeys(sorted(loaded.counts), 0), **loaded.told}
     if loaded.told and not loaded.counts:
-        notes = ["It holds only rows, and no tables to load them into: they are counted in the file."]
-        return Findings("custom", compared(loaded.told, loaded.told), compared=False, notes=notes)
+        rows = {**dict.fromkeys(counts, 0), **loaded.told}
+        tables = compared(rows, counts or rows)
+        return Findings("custom", tables, compared=bool(counts), notes=[COUNTED_IN_FILE])
     return Findings("custom", compared(loaded.counts, expected), compared=True, notes=loaded.notes)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 
 from paddock.dumps.duckdb import connecting
-from paddock.dumps.duckdb.catalog import shown
+from paddock.dumps.duckdb.catalog import display_name
 from paddock.dumps.verifying.findings import NotWhole, Told
 from paddock.dumps.verifying.reading import DumpFile
 from paddock.dumps.verifying.sqlite import OnlyRows
@@ -58,7 +58,7 @@ def _scratch(path: Path, name: str) -> duckdb.DuckDBPyConnection:
 def _tables(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """As a dump names them, and as SQL does."""
     rows = connection.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
-    return {shown(schema, table): f"{quoted(schema)}.{quoted(table)}" for schema, table in rows}
+    return {display_name(schema, table): f"{quoted(schema)}.{quoted(table)}" for schema, table in rows}
 
 
 def _called(head: bytes) -> str:

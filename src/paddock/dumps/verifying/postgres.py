@@ -23,11 +23,13 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 
+from paddock.child_processes.spawning import launched
 from paddock.db import embedded
 from paddock.dumps.postgres.counting import Counting
-from paddock.dumps.postgres.names import full, name_of, quoted
+from paddock.dumps.postgres.names import full, name_of
 from paddock.dumps.verifying.findings import NotWhole, Told
 from paddock.dumps.verifying.reading import CUT, PIECE, DumpFile
+from paddock.engines.children.quoting import quoted
 
 MAGIC = b"PGDMP"
 LOADER, SCRATCH = "paddock_scratch", "scratch"
@@ -41,14 +43,25 @@ _EXPECTED = re.compile(
 _NO_ROLE = re.compile(r'role "(.+)" does not exist')
 _POWER = re.compile(r"superuser|permission denied|must be owner")
 TRUST = "Some of it needs a superuser: if you trust where the file comes from, --trusted loads it as one."
+# What this server cannot do because of how it was built, or of the machine that it runs on; no fault of the file.
+_LACKING = re.compile(
+    r"ICU is not supported in this build|unsupported XML feature|collation \".*\" for encoding .* does not exist"
+)
+NOT_LOADED = (
+    "The scratch PostgreSQL lacks what some tables need ({why}): the rows of {tables} are not loaded but counted in the "
+    "file. --pg-bin names a PostgreSQL that has it."
+)
 _ERROR = re.compile(r"(?:ERROR|FATAL|error|fatal): +(.+)")
 _CUT = re.compile(
     r"could not read from input file|unexpected end of file|corrupt|not a valid archive|invalid compression"
 )
+# With all tables above each: where rows are written for one of those, its partitions are not told one by one.
 _TABLES = """
-SELECT n.nspname::text AS schema, c.relname::text AS "table"
+SELECT n.nspname::text AS schema, c.relname::text AS "table", c.relkind = 'p' AS partitioned,
+       ARRAY(SELECT a.relid::pg_catalog.oid FROM pg_catalog.pg_partition_ancestors(c.oid) a WHERE a.relid <> c.oid) AS above,
+       c.oid
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 """
 
 
@@ -69,29 +82,56 @@ class _Server:
     programs: Path
 
 
-def load(file: DumpFile, told: Told, *, custom: bool, trusted: bool, pg_bin: Path | None) -> Loaded:
+def load(
+    file: DumpFile, expected: Collection[str], told: Told, *, custom: bool, trusted: bool, pg_bin: Path | None
+) -> Loaded:
+    """`expected`: tables that the file is said to hold; those with rows are found in it anyhow."""
     with _folder() as folder:
-        return asyncio.run(_load(file, told, folder, custom=custom, trusted=trusted, pg_bin=pg_bin))
+        return asyncio.run(_load(file, expected, told, folder, custom=custom, trusted=trusted, pg_bin=pg_bin))
 
 
 async def _load(
-    file: DumpFile, told: Told, folder: Path, *, custom: bool, trusted: bool, pg_bin: Path | None
+    file: DumpFile,
+    expected: Collection[str],
+    told: Told,
+    folder: Path,
+    *,
+    custom: bool,
+    trusted: bool,
+    pg_bin: Path | None,
 ) -> Loaded:
     encoding = _encoding(file) if not custom else "UTF8"
     async with _server(folder, encoding, trusted=trusted, pg_bin=pg_bin) as server:
         run = _restored if custom else _run
         rows, said = await asyncio.to_thread(run, file, server, told)
-        counts = await _counted(server)
+        counts = await _counted(server, {*expected, *rows})
         roles = {found[1] for line in said if (found := _NO_ROLE.search(line))}
         if roles and _lacks(counts, rows):
             # Some values are roles. They are no part of a database, so who is named is made up.
             await _make_anew(server, encoding, roles)
             rows, said = await asyncio.to_thread(run, file, server, told)
-            counts = await _counted(server)
+            counts = await _counted(server, {*expected, *rows})
         notes = _notes(said)
         if not trusted and _lacks(counts, rows) and any(_POWER.search(note) for note in notes):
             notes.append(TRUST)
-        return Loaded(counts, rows, notes)
+        return _with_rows_of_the_file(Loaded(counts, rows, notes), expected)
+
+
+def _with_rows_of_the_file(loaded: Loaded, expected: Collection[str]) -> Loaded:
+    """For tables that this server cannot hold."""
+    lacking = [note for note in loaded.notes if _LACKING.search(note)]
+    tables = [
+        table
+        for table in {**dict.fromkeys(expected), **loaded.told}
+        if loaded.counts.get(table) != loaded.told.get(table, 0)
+    ]
+    if not lacking or not tables or not loaded.counts:
+        return loaded
+    counts = {**loaded.counts, **{table: loaded.told.get(table, 0) for table in tables}}
+    named = ", ".join(tables[:MOST_NOTES]) + (
+        f" and {len(tables) - MOST_NOTES} more" if len(tables) > MOST_NOTES else ""
+    )
+    return Loaded(counts, loaded.told, [NOT_LOADED.format(why=lacking[0], tables=named)])
 
 
 def _lacks(counts: Mapping[str, int | None], rows: Mapping[str, int]) -> bool:
@@ -216,7 +256,7 @@ def _pass_on(stream: BinaryIO, program: "_Program") -> None:
 def _check_restricts(command: Sequence[str]) -> None:
     """One that is too old to know the word would run whatever the file says."""
     script = b"\\restrict a\n\\echo free\n"
-    answer = subprocess.run(command, input=script, capture_output=True, env=_environment(), check=False)
+    answer = subprocess.run(launched(command), input=script, capture_output=True, env=_environment(), check=False)
     if b"free" in answer.stdout or answer.returncode == 2:
         said = answer.stderr.decode("utf-8", "replace").strip()
         raise NotWhole(
@@ -230,7 +270,7 @@ class _Program:
 
     def __init__(self, command: Sequence[str], output: "Callable[[BinaryIO], None] | None" = None) -> None:
         self._process = subprocess.Popen(
-            command,
+            launched(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL if output is None else subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -292,15 +332,23 @@ def _notes(said: Sequence[str]) -> list[str]:
     return [*known[:MOST_NOTES], *more]
 
 
-async def _counted(server: _Server) -> dict[str, int | None]:
+async def _counted(server: _Server, told: Collection[str]) -> dict[str, int | None]:
+    """Of each table, and of a partitioned one instead of its partitions if the file tells of it."""
     # By the superuser, whom no row security keeps from seeing; with no name looked up but in the catalog.
     connection = await asyncpg.connect(server.admin, server_settings={"search_path": "pg_catalog"})
     try:
+        tables = {row["oid"]: row for row in await connection.fetch(_TABLES)}
+        names = {oid: name_of(row["schema"], row["table"]) for oid, row in tables.items()}
+        whole = {oid for oid, row in tables.items() if row["partitioned"] and names[oid] in told}
         return {
-            name_of(row["schema"], row["table"]): await connection.fetchval(
-                f"SELECT count(*) FROM ONLY {full(row['schema'], row['table'])}"  # noqa: S608  quoted
-            )
-            for row in await connection.fetch(_TABLES)
+            names[oid]: await connection.fetchval(_count(row))
+            for oid, row in tables.items()
+            if oid in whole or not (row["partitioned"] or whole.intersection(row["above"]))
         }
     finally:
         await connection.close()
+
+
+def _count(table: asyncpg.Record) -> str:
+    only = "" if table["partitioned"] else "ONLY "
+    return f"SELECT count(*) FROM {only}{full(table['schema'], table['table'])}"  # noqa: S608  quoted

@@ -5,15 +5,17 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from paddock.dumps.composing import TRAILER
-from paddock.dumps.verifying.digest import chain_of
+from paddock.dumps.composing import trailer as trailer_line
+from paddock.dumps.digesting import chain_of
 from paddock.dumps.verifying.findings import NotWhole, Told
+from paddock.jobs.model import JsonObject
 
 PIECE = 1 << 20
 HEAD = 64 << 10
@@ -22,6 +24,7 @@ LONGEST_TRAILER = 64 << 20
 
 Packing = Literal["none", "gzip", "zstd"]
 PACKINGS: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+ENDINGS: dict[str, Packing] = {".gz": "gzip", ".zst": "zstd"}
 CUT = "Download it again, or ask for a new dump."
 
 
@@ -47,11 +50,25 @@ class Trailer:
     """What the last line of a dump in SQL tells."""
 
     tables: dict[str, int]
-    parts: int
+    # As it was written: how it was compressed, and how many bytes of the file there are before this line.
+    packing: str
+    size: int
     part_size: int
-    digest: str
+    # The line itself, to be made again from what it tells.
+    facts: JsonObject
+    line: bytes
     point_in_time: str | None
     source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a dump beside its file: the rows of each table, and the digest over all bytes."""
+
+    counts: Mapping[str, int]
+    file_name: str
+    part_size: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +102,14 @@ class DumpFile:
             line = self._last_line()
             found = json.loads(line.removeprefix(TRAILER)) if _is_trailer(line) else None
             if found is not None:
+                found.pop("digest")
                 return Trailer(
                     {str(table): int(rows) for table, rows in found["tables"].items()},
-                    int(found["parts"]),
+                    str(found["compress"]),
+                    int(found["bytes"]),
                     int(found["partSize"]),
-                    str(found["digest"]),
+                    found,
+                    line,
                     found.get("pointInTime"),
                     found.get("source"),
                 )
@@ -99,16 +119,38 @@ class DumpFile:
             f"{self.path} does not end as a dump of Paddock ends: it is cut short, or somebody else wrote it.", hint=CUT
         )
 
-    def check_digest(self, trailer: Trailer, told: Told) -> None:
-        """Over the parts as they lie in the file: compressed, if it is."""
-        if not trailer.parts:
-            return
-        if trailer.part_size <= 0 or self.size < trailer.parts * trailer.part_size:
+    def check_digest(self, trailer: Trailer, told: Told) -> bool:
+        """Over the bytes as they lie in the file: compressed, if it is. False: somebody compressed or decompressed it
+        since, so that nobody knows what its bytes should be."""
+        if self.packing != trailer.packing:
+            return False
+        if trailer.part_size <= 0 or not 0 <= trailer.size < self.size:
             raise NotWhole(f"{self.path} is shorter than its last line says.", hint=CUT)
         with self.path.open("rb") as file:
             raw = cast(BinaryIO, io.BufferedReader(Counted(file, self.size, told), PIECE))
-            if chain_of(raw, trailer.part_size, trailer.parts) != trailer.digest:
-                raise NotWhole(f"{self.path} was changed: its bytes are not those that were written.", hint=CUT)
+            before = chain_of(raw, trailer.part_size, trailer.size)
+            if trailer_line(trailer.facts, before) != trailer.line or not self._ends_with(trailer, raw):
+                raise self._changed()
+        return True
+
+    def check_record(self, record: Record, told: Told) -> bool:
+        """As `check_digest` does it, of the whole file."""
+        if self.packing != ENDINGS.get(Path(record.file_name).suffix, "none"):
+            return False
+        with self.path.open("rb") as file:
+            raw = cast(BinaryIO, io.BufferedReader(Counted(file, self.size, told), PIECE))
+            if chain_of(raw, record.part_size) != record.digest:
+                raise self._changed()
+        return True
+
+    def _changed(self) -> NotWhole:
+        return NotWhole(f"{self.path} was changed: its bytes are not those that were written.", hint=CUT)
+
+    def _ends_with(self, trailer: Trailer, rest: BinaryIO) -> bool:
+        """Whether there is nothing else behind those bytes than the last line."""
+        if self.packing == "none":
+            return self.size - trailer.size == len(trailer.line)
+        return _unpacked(rest, self.packing).read(len(trailer.line) + 1) == trailer.line
 
     def _last_line(self) -> bytes:
         if self.packing == "none":

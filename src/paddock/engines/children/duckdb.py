@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from paddock.engines.children.fetching import Fetched, Remotes
-from paddock.engines.children.infinity import refuse_infinity
 from paddock.engines.children.local import LocalEngine, sandbox_finding
 from paddock.engines.children.quoting import literal, quoted
+from paddock.engines.children.unwritable import refuse_unwritable
 from paddock.engines.engine import Column, Finding, Query
 from paddock.engines.settings import DuckdbSettings
 from paddock.jobs.errors import PermanentRunnerError
@@ -89,7 +89,7 @@ class DuckdbEngine(LocalEngine):
         return str(database.resolve())
 
     def look_at(self, batch: pa.RecordBatch) -> None:
-        refuse_infinity(batch)
+        refuse_unwritable(batch)
 
     async def catalogs(self, query: Query) -> Sequence[str]:
         database = self.settings.database
@@ -114,7 +114,7 @@ class DuckdbEngine(LocalEngine):
 
     async def tables(self, query: Query, catalog: str, schema: str) -> Sequence[str]:
         if catalog == FILES_CATALOG:
-            return await asyncio.to_thread(lambda: list(self._files()))
+            return await asyncio.to_thread(lambda: list(self._files())) if schema == FILES_SCHEMA else []
         if catalog == REMOTE_CATALOG and schema in self.settings.remote:
             return await self._remotes.files(schema, SUFFIXES, MAX_FILES)
         found = await self.ask(

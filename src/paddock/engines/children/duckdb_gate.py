@@ -64,7 +64,9 @@ TABLE_FUNCTIONS = frozenset(
     ]
 )
 # Functions of values: these write, or tell what the text has no business with.
-NEVER = frozenset({"write_log", "nextval", "getenv", "which_secret", "json_serialize_plan"})
+NEVER = frozenset({"write_log", "nextval", "getenv", "which_secret", "json_serialize_plan", "current_setting"})
+# Views of DuckDB's own that tell where files lie on this machine.
+HIDDEN_VIEWS = frozenset({"duckdb_databases", "duckdb_logs", "pg_settings", "pragma_database_list"})
 
 
 def prove(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
@@ -146,11 +148,15 @@ def _look_at(node: dict[str, Any]) -> None:
         name = str(node["function"].get("function_name", "")).lower()
         if name not in TABLE_FUNCTIONS:
             raise _function_refused(name)
+    if node.get("type") == "BASE_TABLE" and str(node.get("table_name", "")).lower() in HIDDEN_VIEWS:
+        raise _function_refused(str(node["table_name"]).lower())
     if node.get("class") == "FUNCTION" and str(node.get("function_name", "")).lower() in NEVER:
         raise _function_refused(str(node["function_name"]).lower())
 
 
 def _function_refused(name: str) -> Failure:
     return Failure(
-        "function_refused", f"The function {name} is not available to queries: it does more than read.", refused=True
+        "function_refused",
+        f"{name} is not available to queries: it does more than read data, or tells about this machine.",
+        refused=True,
     )

@@ -6,6 +6,7 @@ The connection is there before the request is; then the child locks itself in, a
 Nor does a child's module define dataclasses: what they load is a tenth of its start.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -20,13 +21,15 @@ from typing import Any
 import _duckdb as duckdb
 import pyarrow as pa
 
+from paddock.child_processes.beginning import limit
 from paddock.engines.children import sandbox
-from paddock.engines.children.duckdb_errors import OUT_OF_MEMORY, explained
+from paddock.engines.children.duckdb_errors import OUT_OF_MEMORY, explained, position_of, uncast
 from paddock.engines.children.duckdb_gate import prove, without_end
 from paddock.engines.children.duckdb_paths import NEEDS, WHOLE, remote_paths
 from paddock.engines.children.duckdb_types import Target, refused, target
 from paddock.engines.children.quoting import literal, quoted
-from paddock.engines.children.wire import DONE, ERROR, PROGRESS, VALUE, WANTED, Failure, Voice
+from paddock.engines.children.wire import DONE, ERROR, PROGRESS, VALUE, WANTED, Failure, FrameWriter
+from paddock.engines.duckdb_closed import CLOSED
 
 # A multiple of DuckDB's vectors of 2,048.
 BATCH_ROWS = 32 * 2048
@@ -37,24 +40,21 @@ PROGRESS_SECONDS = 0.5
 BEFORE: dict[str, Any] = {
     "threads": 1,
     "errors_as_json": True,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
-    "python_enable_replacements": False,
-    "enable_external_file_cache": False,
+    **CLOSED,
     "arrow_lossless_conversion": False,
     "arrow_large_buffer_size": False,
 }
 
 
-class Session:
-    def __init__(self, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], voice: Voice) -> None:
+class DuckdbSession:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], voice: FrameWriter) -> None:
         self.connection = connection
         self.request = request
         self.voice = voice
         # How many bytes of ours stand before the text in what runs now; None: none of the text runs.
         self.before: int | None = None
+        # Where our cast of each column ends in what runs now, with the column's name and its own type.
+        self.casts: list[tuple[int, str, str]] = []
 
     def lock_in(self) -> None:
         request = self.request
@@ -65,7 +65,7 @@ class Session:
         # What was fetched has the names that the text gives it, in `filename` and in errors; its folder has another each time.
         os.chdir([*fetched, *roots, spill][0])
         sandbox.forget_environment()
-        sandbox.limit(request["memory"], request["spill_bytes"])
+        limit(request["memory"], request["spill_bytes"])
         held = sandbox.confine(roots, [Path(path) for path in request["hidden"]], files, spill)
         if request["needs_landlock"] and not held:
             raise Failure("sandbox_missing", "This kernel has no Landlock, which the engine's settings ask for.")
@@ -155,7 +155,7 @@ class Session:
     def _parameters(self) -> dict[str, Any] | None:
         return self.request["parameters"] or None
 
-    def statement(self, targets: Sequence[Target]) -> str:
+    def statement(self, schema: pa.Schema, natives: Sequence[str], targets: Sequence[Target]) -> str:
         """The text itself, unless DuckDB has to cast or to stop early for us."""
         sql, limit = str(self.request["sql"]), self.request.get("limit")
         if limit is None and not any(into.changed for into in targets):
@@ -171,11 +171,19 @@ class Session:
         if limit is not None:
             wrapped += f" LIMIT {int(limit)}"
         self.before = len(ahead.encode())
+        ends = itertools.accumulate(len(f"{column}, ".encode()) for column in columns)
+        self.casts = list(zip((len("SELECT ") + end for end in ends), schema.names, natives, strict=True))
         prove(self.connection, wrapped)
         return wrapped
 
-    def stream(self, schema: pa.Schema, targets: Sequence[Target]) -> None:
-        statement = self.statement(targets)
+    def cast_of(self, position: int | None) -> tuple[str, str] | None:
+        """The column whose cast of ours stands there."""
+        if position is None or self.before is None or position >= self.before:
+            return None
+        return next(((name, native) for end, name, native in self.casts if position < end), None)
+
+    def stream(self, schema: pa.Schema, natives: Sequence[str], targets: Sequence[Target]) -> None:
+        statement = self.statement(schema, natives, targets)
         threading.Thread(target=self._tell_progress, daemon=True).start()
         result = self.connection.execute(statement, self._parameters())
         reader = result.to_arrow_reader(BATCH_ROWS)
@@ -210,7 +218,7 @@ def _layout(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def answer(session: Session) -> None:
+def answer(session: DuckdbSession) -> None:
     request, voice = session.request, session.voice
     session.lock_in()
     match request["op"]:
@@ -221,25 +229,33 @@ def answer(session: Session) -> None:
             schema, natives, targets = session.bind()
             voice.columns(schema, natives)
             if sys.stdin.readline():  # the parent has written down what runs here
-                session.stream(schema, targets)
+                session.stream(schema, natives, targets)
         case "rows":
             voice.say(VALUE, session.rows(request["sql"], *request["parameters"]))
 
 
-def failure(problem: Exception, session: Session) -> Failure:
+def failure(problem: Exception, session: DuckdbSession) -> Failure:
     match problem:
         case Failure():
             return problem
         case MemoryError():
             return Failure(OUT_OF_MEMORY.code, "The query ran out of memory.", hint=OUT_OF_MEMORY.hint)
         case duckdb.Error():
-            return explained(problem, session.request["sql"], session.before)
+            return failure_from_duckdb(problem, session)
+        # After the first rows Arrow's reader gives DuckDB's errors as its own.
+        case OSError() if str(problem).startswith('{"exception_type":'):
+            return failure_from_duckdb(problem, session)
     traceback.print_exc()
     return Failure("query_crashed", f"The query's process failed with {type(problem).__name__}: {problem}")
 
 
+def failure_from_duckdb(problem: Exception, session: DuckdbSession) -> Failure:
+    cast = session.cast_of(position_of(problem))
+    return explained(problem, session.request["sql"], session.before) if cast is None else uncast(problem, *cast)
+
+
 def serve(fd: int) -> int:
-    voice = Voice(fd)
+    voice = FrameWriter(fd)
     connection = duckdb.connect(":memory:", config=BEFORE)
     # What DuckDB and Arrow load when they are first used would not be readable later.
     connection.execute("SELECT 1").to_arrow_reader(1).read_all()
@@ -247,7 +263,7 @@ def serve(fd: int) -> int:
     if not line:
         return 0
     request = json.loads(line)
-    session = Session(connection, request, voice)
+    session = DuckdbSession(connection, request, voice)
     try:
         answer(session)
     except Exception as problem:

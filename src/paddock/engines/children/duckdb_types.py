@@ -11,7 +11,7 @@ import pyarrow as pa
 from _duckdb._sqltypes import DuckDBPyType
 
 from paddock.engines.children.quoting import quoted
-from paddock.engines.children.wire import Failure
+from paddock.engines.children.wire import UUID_MARK, Failure
 
 
 class Rule(NamedTuple):
@@ -20,6 +20,7 @@ class Rule(NamedTuple):
     arrow: pa.DataType | None = None
     cast: str | None = None
     refused: str | None = None
+    note: str = ""
 
 
 TYPES: Mapping[str, Rule] = {
@@ -32,9 +33,8 @@ TYPES: Mapping[str, Rule] = {
     "usmallint": Rule(pa.uint16()),
     "uinteger": Rule(pa.uint32()),
     "ubigint": Rule(pa.uint64()),
-    # 39 digits do not fit: the cast fails loudly on such a value.
-    "hugeint": Rule(pa.decimal128(38, 0), cast="DECIMAL(38,0)"),
-    "uhugeint": Rule(pa.decimal128(38, 0), cast="DECIMAL(38,0)"),
+    "hugeint": Rule(pa.decimal128(38, 0), cast="DECIMAL(38,0)", note="39 digits fail and name the column"),
+    "uhugeint": Rule(pa.decimal128(38, 0), cast="DECIMAL(38,0)", note="39 digits fail and name the column"),
     "bignum": Rule(pa.string(), cast="VARCHAR"),
     "float": Rule(pa.float32()),
     "double": Rule(pa.float64()),
@@ -44,8 +44,8 @@ TYPES: Mapping[str, Rule] = {
     "bit": Rule(pa.string(), cast="VARCHAR"),
     "enum": Rule(pa.string(), cast="VARCHAR"),
     "date": Rule(pa.date32()),
-    "time": Rule(pa.time64("us")),
-    "time_ns": Rule(pa.time64("ns")),
+    "time": Rule(pa.time64("us"), note="24:00:00 fails and names the column"),
+    "time_ns": Rule(pa.time64("ns"), note="24:00:00 fails and names the column"),
     # Its offset would be lost in Arrow.
     "time with time zone": Rule(pa.string(), cast="VARCHAR"),
     "timestamp": Rule(pa.timestamp("us")),
@@ -68,6 +68,10 @@ class Target(NamedTuple):
     # The SQL type to cast to, which is the type itself where `changed` is False.
     sql: str
     changed: bool = False
+    metadata: Mapping[bytes, bytes] | None = None
+
+    def field(self, name: str, *, nullable: bool = True) -> pa.Field:
+        return pa.field(name, self.arrow, nullable, self.metadata)
 
 
 def target(column: str, type: DuckDBPyType) -> Target:
@@ -88,12 +92,12 @@ def target(column: str, type: DuckDBPyType) -> Target:
         raise refused(column, str(type), str(rule.refused))
     # JSON is VARCHAR by another name, and stays so inside other types.
     changed = rule.cast is not None
-    return Target(rule.arrow, rule.cast or str(type), changed)
+    return Target(rule.arrow, rule.cast or str(type), changed, UUID_MARK if type.id == "uuid" else None)
 
 
 def _list(column: str, type: DuckDBPyType, *, changed: bool) -> Target:
     item = target(column, _child(type, 0))
-    return Target(pa.list_(item.arrow), f"{item.sql}[]", changed or item.changed)
+    return Target(pa.list_(item.field("item")), f"{item.sql}[]", changed or item.changed)
 
 
 def _struct(column: str, type: DuckDBPyType) -> Target:
@@ -101,13 +105,14 @@ def _struct(column: str, type: DuckDBPyType) -> Target:
     if not all(name for name, _ in fields):
         raise refused(column, str(type), "its fields have no names; use struct_pack or {'name': value}")
     sql = ", ".join(f"{quoted(name)} {field.sql}" for name, field in fields)
-    arrow = pa.struct([pa.field(name, field.arrow) for name, field in fields])
+    arrow = pa.struct([field.field(name) for name, field in fields])
     return Target(arrow, f"STRUCT({sql})", any(field.changed for _, field in fields))
 
 
 def _map(column: str, type: DuckDBPyType) -> Target:
     key, value = target(column, _child(type, 0)), target(column, _child(type, 1))
-    return Target(pa.map_(key.arrow, value.arrow), f"MAP({key.sql}, {value.sql})", key.changed or value.changed)
+    arrow = pa.map_(key.field("key", nullable=False), value.field("value"))
+    return Target(arrow, f"MAP({key.sql}, {value.sql})", key.changed or value.changed)
 
 
 def _child(type: DuckDBPyType, index: int) -> DuckDBPyType:

@@ -23,8 +23,9 @@ from paddock.engines.engine import Finding, Tell
 from paddock.engines.settings import RemoteSettings
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 from paddock.storage.failures import NO_ROOM, disk_full
-from paddock.storage.store import CHUNK, Entry, Store, check_key, open_store
+from paddock.storage.store import CHUNK, Store, StoredObject, check_key, open_store
 from paddock.storage.threads import change_on_io
+from paddock.storage.together import together
 
 AT_ONCE = 4
 MAGIC = b"PAR1"
@@ -115,11 +116,11 @@ class Fetched:
 
     async def bring(self, wanted: Wanted, tell: Tell) -> None:
         tell({"phase": "listing remote files"})
-        whole = await self._found(wanted.whole)
-        names = await self._found(wanted.names)
+        whole = await self._list_files(wanted.whole)
+        names = await self._list_files(wanted.names)
         footers: set[tuple[str, str]] = set()
         for path in wanted.columns:
-            found = await self._found([path])
+            found = await self._list_files([path])
             # The one that DuckDB looks into. Should it look into another, it asks for all.
             footers.add(min(found, key=lambda file: file[1].encode()))
             names |= found
@@ -131,8 +132,8 @@ class Fetched:
             await self._keep(name, key, 0, b"")
         await self._bring_whole(whole, tell)
 
-    async def _found(self, paths: Iterable[str]) -> dict[tuple[str, str], Entry]:
-        found: dict[tuple[str, str], Entry] = {}
+    async def _list_files(self, paths: Iterable[str]) -> dict[tuple[str, str], StoredObject]:
+        found: dict[tuple[str, str], StoredObject] = {}
         for path in paths:
             name = path.partition("/")[0]
             with refusals_of(name):
@@ -145,28 +146,21 @@ class Fetched:
         self._remotes.take(size)
         self.bytes += size
 
-    async def _bring_whole(self, found: Mapping[tuple[str, str], Entry], tell: Tell) -> None:
+    async def _bring_whole(self, found: Mapping[tuple[str, str], StoredObject], tell: Tell) -> None:
         size = sum(entry.size for entry in found.values())
         self._take(size)
         free = (await asyncio.to_thread(shutil.disk_usage, self.path)).free
         if size > free:
             raise disk_full(f"for {size:,} bytes of remote sources: the disk for them has {free:,} free")
         progress = Arriving(tell, size, len(found))
-        tasks = [asyncio.create_task(self._bring_one(*file, entry, progress)) for file, entry in found.items()]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            # No TaskGroup: it would wrap what the store said. All have ended before their folder goes.
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await together(self._bring_one(*file, entry, progress) for file, entry in found.items())
 
-    async def _bring_one(self, name: str, key: str, entry: Entry, progress: "Arriving") -> None:
+    async def _bring_one(self, name: str, key: str, entry: StoredObject, progress: "Arriving") -> None:
         async with self._remotes.places:
-            with refusals_of(name), _kept(self._stores[name], key):
+            with refusals_of(name), _translated_disk_errors(self._stores[name], key):
                 await _fetch(self._stores[name], entry, self.path / name / key, progress)
 
-    async def _bring_footer(self, name: str, key: str, entry: Entry) -> bool:
+    async def _bring_footer(self, name: str, key: str, entry: StoredObject) -> bool:
         """At its place in a file that has holes elsewhere. False: there is none, or it is not worth it."""
         if entry.size <= TAIL:
             return False
@@ -191,7 +185,7 @@ class Fetched:
             finally:
                 os.close(file)
 
-        with _kept(self._stores[name], key):
+        with _translated_disk_errors(self._stores[name], key):
             await change_on_io(keep)
 
 
@@ -224,7 +218,7 @@ class Arriving:
         self.tell(report)
 
 
-async def _end_of(store: Store, entry: Entry, length: int) -> bytes:
+async def _end_of(store: Store, entry: StoredObject, length: int) -> bytes:
     # One byte more: it may have grown.
     data = await store.read_range(entry.key, entry.size - length, length + 1)
     if len(data) != length:
@@ -232,7 +226,7 @@ async def _end_of(store: Store, entry: Entry, length: int) -> bytes:
     return data
 
 
-async def _fetch(store: Store, entry: Entry, path: Path, progress: Arriving) -> None:
+async def _fetch(store: Store, entry: StoredObject, path: Path, progress: Arriving) -> None:
     """Never more than was said to come, and of one version: a single request gives one, several are watched."""
     check_key(entry.key)
     before = await store.entry(entry.key) if entry.size > CHUNK else None
@@ -269,7 +263,7 @@ def refusals_of(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _kept(store: Store, key: str) -> Iterator[None]:
+def _translated_disk_errors(store: Store, key: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
@@ -280,7 +274,7 @@ def _kept(store: Store, key: str) -> Iterator[None]:
         ) from None
 
 
-def _changed(store: Store, entry: Entry) -> TransientResourceError:
+def _changed(store: Store, entry: StoredObject) -> TransientResourceError:
     return TransientResourceError(
         f"'{entry.key}' of {store.url} was changed while it was fetched.",
         code="remote_changed",

@@ -60,7 +60,7 @@ class LocalEngine:
     def __init__(self, name: str, type: str, module: str, spill: Path | None) -> None:
         self.name = name
         self.type = type
-        self._children = Children(["-m", module], spill)
+        self._children = Children(["-P", "-m", module], spill)
 
     def request(self) -> JsonObject:
         """What the child has to know of the engine's settings."""
@@ -75,7 +75,7 @@ class LocalEngine:
         yield None
 
     async def describe(self, query: Query) -> Described:
-        async with self._asked("describe", query) as asked:
+        async with self._start_query("describe", query) as asked:
             _schema, columns = await asked.columns()
         return Described(columns)
 
@@ -93,7 +93,7 @@ class LocalEngine:
     async def _opened(
         self, query: Query, started: Started | None, limit: int | None = None
     ) -> AsyncIterator[LocalStream]:
-        async with self._asked("open", query, limit=limit) as asked:
+        async with self._start_query("open", query, limit=limit) as asked:
             schema, columns = await asked.columns()
             if started is not None:
                 await started({"child": asked.name})
@@ -109,12 +109,12 @@ class LocalEngine:
 
     async def ask(self, op: str, sql: str = "", *parameters: object) -> Any:
         """Of the engine's own catalog; the text, if any, is ours."""
-        async with self._asked(op, Query(sql), parameters=list(parameters)) as asked:
+        async with self._start_query(op, Query(sql), parameters=list(parameters)) as asked:
             _kind, body = await asked.child.hear()
         return json.loads(bytes(body))
 
     @asynccontextmanager
-    async def _asked(self, op: str, query: Query, **more: Any) -> AsyncIterator["Asked"]:
+    async def _start_query(self, op: str, query: Query, **more: Any) -> AsyncIterator["RunningQuery"]:
         async with self._children.one() as (child, spill), self.fetching(spill.parent) as fetched:
             request = {
                 **self.request(),
@@ -126,11 +126,11 @@ class LocalEngine:
                 **more,
             }
             await child.tell(request)
-            yield Asked(child, spill.name, fetched, query.tell)
+            yield RunningQuery(child, spill.name, fetched, query.tell)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunningQuery:
     """A child that was told what to do."""
 
     child: Child

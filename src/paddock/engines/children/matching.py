@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from paddock.engines.engine import QueryRefused
 from paddock.jobs.errors import PermanentRunnerError
-from paddock.storage.store import Entry, Store
+from paddock.storage.store import Store, StoredObject
 
 MOST_FILES = 10_000
 # Looked at, whatever matches: a thousand requests of most stores.
@@ -18,7 +18,7 @@ PARTS = re.compile(r"\*\*|\*|\?|\[[^\]/]*\]|\[.*")
 MEANINGS = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
-async def matching(store: Store, path: str) -> Sequence[Entry]:
+async def matching(store: Store, path: str) -> Sequence[StoredObject]:
     """`path`: the name of the source, a slash, and a key or a pattern."""
     pattern = path.partition("/")[2]
     if any(part in ("", ".", "..") for part in pattern.split("/")):
@@ -35,10 +35,10 @@ async def matching(store: Store, path: str) -> Sequence[Entry]:
     return found
 
 
-async def _listed(store: Store, path: str, pattern: str) -> list[Entry]:
+async def _listed(store: Store, path: str, pattern: str) -> list[StoredObject]:
     folder = GLOB.split(pattern, maxsplit=1)[0].rpartition("/")[0]
     matches = re.compile(_regular(pattern), re.DOTALL).fullmatch
-    found: list[Entry] = []
+    found: list[StoredObject] = []
     listed = 0
     async for entry in store.list(folder):
         listed += 1

@@ -6,7 +6,6 @@ with its parent, and sees its standard input end.
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import shutil
@@ -14,21 +13,21 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
 
 import pyarrow as pa
 import structlog
 
-from paddock.engines.children.wire import ERROR, HEADER, MAX_FRAME
+from paddock.child_processes.frames import HEADER
+from paddock.child_processes.spawning import ChildProcess, large_pipe, readable
+from paddock.engines.children.wire import ERROR, MAX_FRAME
 from paddock.engines.engine import QueryRefused
-from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import JsonObject
 from paddock.storage.scratch import Scratch
 
-PIPE_BYTES = 1 << 20
 # A child that writes as fast as we read would keep the loop from everybody else.
 BREATH_BYTES = 2 << 20
 STDERR_BYTES = 4_000
@@ -39,51 +38,33 @@ log = structlog.get_logger("paddock.engines")
 class Child:
     def __init__(self, run: Sequence[str]) -> None:
         """`run`: what Python is told to run, `-m` and a module."""
-        self._results, theirs = os.pipe()
-        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `bury`
+        self._results, theirs = large_pipe()
         try:
-            # Not in a thread: the signal that comes when a parent dies follows the thread that forked.
-            self._process = subprocess.Popen(
+            self._process = ChildProcess(
                 # -P: the folder we are in, which may be full of somebody's files, is no place to import from.
                 [sys.executable, "-P", *run, str(os.getpid()), str(theirs)],
+                environment={},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=self.errors,
-                env={},
                 pass_fds=(theirs,),
-                bufsize=0,
+                own_group=False,  # whoever kills the runner's group means this one too
             )
         except OSError as problem:
             os.close(self._results)
-            self.errors.close()
             raise TransientResourceError(
                 f"No process could be started for the query: {problem.strerror}.", code="child_not_started"
             ) from None
         finally:
             os.close(theirs)
         self.pid = self._process.pid
-        stdin = self._process.stdin
-        assert stdin is not None
-        self._stdin = stdin
-        for fd in (self._results, self._stdin.fileno()):
-            os.set_blocking(fd, False)
-        if sys.platform == "linux":
-            fcntl.fcntl(self._results, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.kill = self._process.kill
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.alive
 
     async def tell(self, facts: JsonObject) -> None:
-        line = memoryview(json.dumps(facts).encode() + b"\n")
-        fd = self._stdin.fileno()
-        while line:
-            try:
-                line = line[os.write(fd, line) :]
-            except BlockingIOError:
-                await _until_ready(fd, reading=False)
-            except BrokenPipeError:
-                return  # it is dead; `hear` finds out how
+        """One that is dead hears nothing; `hear` finds out how it died."""
+        await self._process.write(json.dumps(facts).encode() + b"\n")
 
     async def hear(self) -> tuple[bytes, pa.Buffer]:
         """The next frame. What the child calls an error is raised, and so is its death."""
@@ -103,7 +84,7 @@ class Child:
             try:
                 count = os.readv(self._results, [view[filled : filled + BREATH_BYTES]])
             except BlockingIOError:
-                await _until_ready(self._results, reading=True)
+                await readable(self._results)
                 continue
             if count == 0:
                 raise await self._death()
@@ -113,8 +94,9 @@ class Child:
         return buffer
 
     async def _death(self) -> PermanentRunnerError:
-        status = await asyncio.to_thread(self._process.wait)
-        log.warning("engine child died", pid=self.pid, status=status, stderr=self._last_words())
+        status = await self._process.wait()
+        said = self._process.last_words[-STDERR_BYTES:]
+        log.warning("engine_child_died", pid=self.pid, status=status, stderr=said)
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         return PermanentRunnerError(
             f"The process that ran the query ended {how} before the result was complete.",
@@ -123,24 +105,16 @@ class Child:
             hint="It may need more memory than the engine's memory_bytes allows." if status < 0 else None,
         )
 
-    def _last_words(self) -> str:
-        size = self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, size - STDERR_BYTES))
-        return self.errors.read(STDERR_BYTES).decode("utf-8", "replace")
-
-    def kill(self) -> None:
-        if self.alive:
-            self._process.kill()
-
     async def end(self) -> None:
-        """Gone when this returns, however it was and whoever waits no longer."""
-        self.kill()
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.bury))
+        """Gone when this returns, however it was and however often the caller is cancelled."""
+        try:
+            await self._process.end()
+        finally:
+            self.close()
 
-    def bury(self) -> None:
-        self._process.wait()
-        self._stdin.close()
-        self.errors.close()
+    def close(self) -> None:
+        """Of one that is not alive."""
+        self._process.reap()
         if self._results >= 0:
             os.close(self._results)
             self._results = -1
@@ -192,7 +166,7 @@ class Children:
     def _take(self) -> Child:
         child, self._next = self._next, None
         if child is not None and not child.alive:
-            child.bury()
+            child.close()
             child = None
         child = child or Child(self._run)
         if not self._closed:
@@ -222,28 +196,6 @@ def _private(folder: Path | None) -> Path:
     return folder
 
 
-async def _until_ready(fd: int, *, reading: bool) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def now() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    add, remove = _watching(loop, reading)
-    add(fd, now)
-    try:
-        await ready
-    finally:
-        remove(fd)
-
-
-def _watching(loop: asyncio.AbstractEventLoop, reading: bool) -> tuple[Callable[..., Any], Callable[[int], Any]]:
-    if reading:
-        return loop.add_reader, loop.remove_reader
-    return loop.add_writer, loop.remove_writer
-
-
 def _failure(facts: JsonObject) -> InfrastructureError:
     if facts["transient"]:
         return TransientResourceError(facts["message"], code=facts["code"], hint=facts["hint"])
@@ -255,4 +207,5 @@ def _failure(facts: JsonObject) -> InfrastructureError:
             line=facts["line"],
             column=facts["column"],
         )
-    return PermanentRunnerError(facts["message"], code=facts["code"], hint=facts["hint"])
+    failed = UserMistake if facts["mistake"] else PermanentRunnerError
+    return failed(facts["message"], code=facts["code"], hint=facts["hint"])

@@ -1,4 +1,5 @@
-"""Names and texts as SQL writes them."""
+"""Names and texts as SQL writes them: in every engine that we have a name stands in double quotes. It imports nothing, because
+every child loads it."""
 
 
 def quoted(name: str) -> str:

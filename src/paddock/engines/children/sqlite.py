@@ -37,9 +37,11 @@ class SqliteEngine(LocalEngine):
         return [CATALOG]
 
     async def schemas(self, query: Query, catalog: str) -> Sequence[str]:
-        return [SCHEMA]
+        return [SCHEMA] if catalog == CATALOG else []
 
     async def tables(self, query: Query, catalog: str, schema: str) -> Sequence[str]:
+        if (catalog, schema) != (CATALOG, SCHEMA):
+            return []
         found: list[str] = await self.ask("tables")
         return found
 

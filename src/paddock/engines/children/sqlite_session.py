@@ -17,18 +17,19 @@ import apsw
 import pyarrow as pa
 import pyarrow.compute  # now: a cast would load it when it first runs
 
+from paddock.child_processes.beginning import limit
 from paddock.engines.children import sandbox
 from paddock.engines.children.sqlite_gate import Proven, authorize, declared_types, prove
 from paddock.engines.children.sqlite_types import Kind, array, kind_of
-from paddock.engines.children.wire import BATCH_BYTES, DONE, ERROR, MAX_FRAME, VALUE, Failure, Voice
+from paddock.engines.children.wire import BATCH_BYTES, DONE, ERROR, MAX_FRAME, VALUE, Failure, FrameWriter
 
 FIRST_ROWS, MOST_ROWS = 64, 16_384
 BUSY_MILLISECONDS = 5_000
 OWN_SHARE = 0.7
 
 
-class Session:
-    def __init__(self, request: dict[str, Any], voice: Voice) -> None:
+class SqliteSession:
+    def __init__(self, request: dict[str, Any], voice: FrameWriter) -> None:
         self.request = request
         self.voice = voice
         self.connection = opened(Path(request["path"]))
@@ -40,7 +41,7 @@ class Session:
         os.chdir(spill)
         sandbox.forget_environment()
         os.environ["SQLITE_TMPDIR"] = str(spill)  # read when something has to be sorted on the disk
-        sandbox.limit(request["memory"], request["spill_bytes"])
+        limit(request["memory"], request["spill_bytes"])
         held = sandbox.confine([], [], [Path(request["path"])], spill)
         if request["needs_landlock"] and not held:
             raise Failure("sandbox_missing", "This kernel has no Landlock, which the engine's settings ask for.")
@@ -110,8 +111,8 @@ def _parameters(given: set[str], wanted: frozenset[str]) -> Failure:
     return Failure("query_refused", f"The query {', '.join(said)}.", refused=True)
 
 
-def answer(request: dict[str, Any], voice: Voice) -> None:
-    session = Session(request, voice)
+def answer(request: dict[str, Any], voice: FrameWriter) -> None:
+    session = SqliteSession(request, voice)
     match request["op"]:
         case "describe":
             _, natives, _, schema = session.bind()
@@ -150,7 +151,12 @@ def failure(problem: Exception) -> Failure:
         case apsw.TooBigError():
             return Failure("row_too_large", "A value of the result is too large to be exported.")
         case UnicodeDecodeError():
-            return Failure("type_mismatch", "A text in the result is not valid UTF-8.", hint="Cast the column to BLOB.")
+            return Failure(
+                "type_mismatch",
+                "A text in the result is not valid UTF-8.",
+                hint="Cast the column to BLOB.",
+                mistake=True,
+            )
         case apsw.Error():
             return Failure("query_failed", _sentence(problem))
     traceback.print_exc()
@@ -163,7 +169,7 @@ def _sentence(problem: Exception) -> str:
 
 
 def serve(fd: int) -> int:
-    voice = Voice(fd)
+    voice = FrameWriter(fd)
     line = sys.stdin.readline()
     if not line:
         return 0

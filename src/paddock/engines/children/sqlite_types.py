@@ -158,6 +158,7 @@ def _mismatch(field: pa.Field, declared: str, kind: Kind, values: Sequence[Any],
         "type_mismatch",
         f"Column '{field.name}' is declared as {declared}, but row {before + row:,} of the result holds {what}.",
         hint="Correct the value, leave the row out, or cast the column to a type that holds all of them (AS TEXT).",
+        mistake=True,
     )
 
 

@@ -8,7 +8,6 @@ another one when it needs more of them; the parent answers when they are there. 
 """
 
 import json
-import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -16,19 +15,22 @@ from typing import Any
 
 import pyarrow as pa
 
-HEADER = struct.Struct("<cQ")
+from paddock.child_processes.frames import write_frame
+
 COLUMNS, BATCH, PROGRESS, DONE, ERROR, VALUE, WANTED = b"C", b"B", b"P", b"D", b"E", b"V", b"W"
 
 # A batch is cut to about this many bytes, so that the parent holds little of each stream.
 BATCH_BYTES = 8 << 20
 # One row may be larger than that, but not without end: the parent has to hold it.
 MAX_FRAME = 256 << 20
-MAX_VECTORS = 1024  # IOV_MAX
+
+# On a field of text inside of another type: the engine calls its values uuids.
+UUID_MARK = {b"native": b"uuid"}
 
 
 class Failure(Exception):
-    """What the child has to say instead of an answer. `refused`: the text is at fault, not the run. `transient`: it
-    may go well later."""
+    """What the child has to say instead of an answer. `refused`: the text is at fault, not the run. `mistake`: the run
+    failed by the text or its values. `transient`: it may go well later."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Failure(Exception):
         *,
         hint: str | None = None,
         refused: bool = False,
+        mistake: bool = False,
         transient: bool = False,
         line: int | None = None,
         column: int | None = None,
@@ -47,13 +50,14 @@ class Failure(Exception):
             "message": message,
             "hint": hint,
             "refused": refused,
+            "mistake": mistake,
             "transient": transient,
             "line": line,
             "column": column,
         }
 
 
-class Voice:
+class FrameWriter:
     """The child's end. A full pipe blocks: this is all the back-pressure there is, and all that is needed."""
 
     def __init__(self, fd: int) -> None:
@@ -83,20 +87,11 @@ class Voice:
         self._sink.parts.clear()
 
     def _frame(self, kind: bytes, parts: Sequence[Any]) -> None:
-        views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
-        length = sum(view.nbytes for view in views)
+        length = sum(memoryview(part).nbytes for part in parts)
         if length > MAX_FRAME:
             raise row_too_large(length)
         with self._speaking:
-            self._write([memoryview(HEADER.pack(kind, length)), *views])
-
-    def _write(self, views: list[memoryview]) -> None:
-        while views:
-            written = os.writev(self._fd, views[:MAX_VECTORS])
-            while views and written >= views[0].nbytes:
-                written -= views.pop(0).nbytes
-            if views:
-                views[0] = views[0][written:]
+            write_frame(self._fd, kind, parts)
 
 
 class _Sink:
@@ -130,6 +125,10 @@ def row_too_large(size: int) -> Failure:
         f"A row of the result takes {size:,} bytes; at most {MAX_FRAME:,} can be exported.",
         hint="Leave out the largest column, or cut its values in the query.",
     )
+
+
+def is_marked_uuid(field: pa.Field) -> bool:
+    return bool(field.metadata and field.metadata.get(b"native") == UUID_MARK[b"native"])
 
 
 def pack_columns(schema: pa.Schema, natives: Sequence[str]) -> bytes:

@@ -32,6 +32,18 @@ WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT a.attisdropped
   AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
 ORDER BY a.attnum
 """
+# A table without columns has one row, whose column is null.
+_METADATA = """
+SELECT c.relname::text AS table_name, a.attname::text AS column_name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS data_type
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
+WHERE n.nspname = {schema} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+  AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+ORDER BY c.relname COLLATE "C", a.attnum
+"""
 _FACTS = """
 SELECT pg_catalog.current_setting('server_version') AS version,
        session_user::text AS login,
@@ -43,6 +55,12 @@ SELECT pg_catalog.current_setting('server_version') AS version,
        EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.proname IN ('dblink', 'dblink_connect', 'dblink_exec')
                AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) AS dblink
 """
+
+
+def metadata_query(schema: str) -> str:
+    """Table, column and type of one schema, in the order of their names; a table without columns too. A backslash in the name is only itself."""
+    escaped = schema.replace("\\", "\\\\").replace("'", "\\'")
+    return _METADATA.format(schema=f"E'{escaped}'").strip()
 
 
 async def catalogs(connection: Connection) -> Sequence[str]:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from paddock.engines.children.quoting import quoted
 from paddock.engines.postgres.arrays import split
 from paddock.engines.postgres.types import PostgresColumn
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import PermanentRunnerError, UserMistake
 
 _BOM = b"\xef\xbb\xbf"
 _COLUMN = re.compile(r"In CSV column #(\d+)")
@@ -86,9 +87,8 @@ class Decoder:
 
 
 def _not_representable(column: PostgresColumn, what: str) -> PermanentRunnerError:
-    quoted = '"' + column.name.replace('"', '""') + '"'
-    hint = next((hint.format(quoted) for applies, hint in _HINTS if applies(column.type)), None)
-    return PermanentRunnerError(
+    hint = next((hint.format(quoted(column.name)) for applies, hint in _HINTS if applies(column.type)), None)
+    return UserMistake(
         f"A value of column '{column.name}' ({column.native}) cannot be written as {column.type}: {what[:_SHOWN]}",
         code="value_not_representable",
         hint=hint,

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pyarrow as pa
 
+from paddock.engines.children.quoting import quoted
 from paddock.engines.engine import Column, Described, Finding, Progress, Query, Started
 from paddock.engines.postgres import browsing
 from paddock.engines.postgres.decoding import Decoder
 from paddock.engines.postgres.errors import translated
 from paddock.engines.postgres.proving import WRAP, Proven, prove
 from paddock.engines.postgres.session import Connection, connect, leave, session
-from paddock.engines.postgres.text import identifier
 from paddock.engines.settings import PostgresSettings
 from paddock.jobs.errors import InfrastructureError, TransientResourceError
 from paddock.jobs.model import JsonObject
@@ -91,7 +91,10 @@ class PostgresEngine:
 
     def table_query(self, catalog: str | None, schema: str | None, table: str) -> str:
         names = [catalog if schema else None, schema, table]
-        return "SELECT * FROM " + ".".join(identifier(name) for name in names if name)  # noqa: S608  quoted
+        return "SELECT * FROM " + ".".join(quoted(name) for name in names if name)  # noqa: S608  quoted
+
+    def metadata_query(self, catalog: str, schema: str) -> str:
+        return browsing.metadata_query(schema)
 
     async def check(self, query: Query) -> Sequence[Finding]:
         try:

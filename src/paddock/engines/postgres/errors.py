@@ -12,57 +12,61 @@ import asyncpg
 
 from paddock.engines.engine import QueryRefused
 from paddock.engines.postgres.text import place
-from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import Budget
 
 Meaning = Literal["refused", "failed", "transient"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ErrorMeaning:
     meaning: Meaning
     code: str
     hint: str | None = None
     budget: Budget = "work"
+    # Of a failure: the query's own, and so of whoever wrote it.
+    mistake: bool = False
 
 
-_UNAVAILABLE = Verdict(
+_UNAVAILABLE = ErrorMeaning(
     "transient", "engine_unavailable", "Paddock tries again; see whether the server runs.", budget="cluster"
 )
 
-SQLSTATES: Mapping[str, Verdict] = {
+SQLSTATES: Mapping[str, ErrorMeaning] = {
     # the server, the network, its resources
     "08": _UNAVAILABLE,
     "57P": _UNAVAILABLE,
-    "58": Verdict("transient", "engine_unavailable", "The server met an error of its system: see its log.", "cluster"),
-    "53": Verdict("transient", "engine_overloaded", "The server has no room left for this query.", "cluster"),
-    "53200": Verdict("transient", "engine_overloaded", "The server has no memory left for this query.", "cluster"),
+    "58": ErrorMeaning(
+        "transient", "engine_unavailable", "The server met an error of its system: see its log.", "cluster"
+    ),
+    "53": ErrorMeaning("transient", "engine_overloaded", "The server has no room left for this query.", "cluster"),
+    "53200": ErrorMeaning("transient", "engine_overloaded", "The server has no memory left for this query.", "cluster"),
     # other transactions
-    "40": Verdict("transient", "engine_conflict", "Another transaction, or a standby's replay, stood against it."),
-    "55P03": Verdict("transient", "lock_timeout", "Somebody holds a lock on a table of the query."),
-    "57014": Verdict("failed", "query_cancelled", "Somebody cancelled the query at the server."),
+    "40": ErrorMeaning("transient", "engine_conflict", "Another transaction, or a standby's replay, stood against it."),
+    "55P03": ErrorMeaning("transient", "lock_timeout", "Somebody holds a lock on a table of the query."),
+    "57014": ErrorMeaning("failed", "query_cancelled", "Somebody cancelled the query at the server."),
     # the login
-    "28": Verdict("failed", "login_refused", "Check user, password and pg_hba.conf for this engine."),
-    "3D000": Verdict("failed", "no_such_database", "Check the database in the engine's url."),
-    "42501": Verdict("refused", "access_denied", "Ask for the grant to this engine's login."),
+    "28": ErrorMeaning("failed", "login_refused", "Check user, password and pg_hba.conf for this engine."),
+    "3D000": ErrorMeaning("failed", "no_such_database", "Check the database in the engine's url."),
+    "42501": ErrorMeaning("refused", "access_denied", "Ask for the grant to this engine's login."),
     # the text
-    "42": Verdict("refused", "query_refused"),
-    "0A000": Verdict("refused", "query_refused"),
-    "25006": Verdict("refused", "not_a_query", "An export only reads: write one SELECT that changes nothing."),
-    "3F000": Verdict("refused", "query_refused"),
-    "42P18": Verdict("refused", "query_refused", "Say the parameter's type, for example :day::date."),
+    "42": ErrorMeaning("refused", "query_refused"),
+    "0A000": ErrorMeaning("refused", "query_refused"),
+    "25006": ErrorMeaning("refused", "not_a_query", "An export only reads: write one SELECT that changes nothing."),
+    "3F000": ErrorMeaning("refused", "query_refused"),
+    "42P18": ErrorMeaning("refused", "query_refused", "Say the parameter's type, for example :day::date."),
     # its values
-    "22": Verdict("failed", "query_failed"),
-    "54": Verdict("failed", "query_failed", "The query goes beyond a limit of PostgreSQL."),
+    "22": ErrorMeaning("failed", "query_failed", mistake=True),
+    "54": ErrorMeaning("failed", "query_failed", "The query goes beyond a limit of PostgreSQL.", mistake=True),
 }
-_OTHER = Verdict("failed", "query_failed")
+_OTHER = ErrorMeaning("failed", "query_failed")
 _LONGEST = 5
-_TIMEOUT = Verdict(
+_TIMEOUT = ErrorMeaning(
     "failed",
     "query_timeout",
     "Make the query cheaper, or raise statement_timeout_seconds of this engine.",
 )
-_ROW_SECURITY = Verdict(
+_ROW_SECURITY = ErrorMeaning(
     "refused",
     "row_security",
     "The policy would leave rows out. If it is meant to choose them, set row_security = true for this engine; "
@@ -70,7 +74,7 @@ _ROW_SECURITY = Verdict(
 )
 
 
-def verdict(sqlstate: str, message: str = "") -> Verdict:
+def verdict(sqlstate: str, message: str = "") -> ErrorMeaning:
     if sqlstate == "57014" and "statement timeout" in message:
         return _TIMEOUT
     if sqlstate == "42501" and "row-level security" in message:
@@ -104,7 +108,7 @@ def _translated(engine: str, problem: asyncpg.PostgresError, sql: str | None, sk
     if found.meaning == "transient":
         return TransientResourceError(sentence, code=found.code, hint=hint, budget=found.budget)
     if found.meaning == "failed":
-        return PermanentRunnerError(sentence, code=found.code, hint=hint)
+        return (UserMistake if found.mistake else PermanentRunnerError)(sentence, code=found.code, hint=hint)
     line, column = _where(problem, sql, skipped)
     return QueryRefused(sentence, code=found.code, hint=hint, line=line, column=column)
 

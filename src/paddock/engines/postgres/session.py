@@ -63,14 +63,16 @@ _CLOSE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class PostgresSession:
     connection: Connection
     # What ends it from elsewhere. The start of the transaction too: a pooler's backend serves others afterwards.
     handle: JsonObject
 
 
 @asynccontextmanager
-async def session(name: str, settings: PostgresSettings, query: Query, timeout: float) -> AsyncIterator[Session]:
+async def session(
+    name: str, settings: PostgresSettings, query: Query, timeout: float
+) -> AsyncIterator[PostgresSession]:
     connection = await connect(name, settings, query)
     try:
         try:
@@ -81,7 +83,7 @@ async def session(name: str, settings: PostgresSettings, query: Query, timeout: 
         assert checked is not None
         refuse_power(name, checked)
         handle: JsonObject = {key: checked[key] for key in ("backend_pid", "backend_start", "xact_start")}
-        yield Session(connection, handle)
+        yield PostgresSession(connection, handle)
     finally:
         await leave(connection)
 

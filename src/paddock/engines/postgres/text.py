@@ -90,10 +90,6 @@ def replaced(sql: str, found: Sequence[Token], by: Mapping[str, str]) -> str:
     return "".join([*parts, sql[position:]])
 
 
-def identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def place(sql: str, position: int) -> tuple[int, int]:
     """Line and column, from 1, of a position from 1."""
     before = sql[: position - 1]

@@ -58,6 +58,7 @@ TYPES: Sequence[PostgresType] = (
         None,
         "DECIMAL(p,s)",
         "up to 76 digits, exact; without a precision, or beyond 76 digits, the text: cast to numeric(p,s) for a number; "
+        "above 38 digits DuckDB reads the file's column as DOUBLE; "
         "NaN in a DECIMAL fails and names the column",
     ),
     *_text("text", "varchar", "name", "char"),

@@ -40,7 +40,7 @@ def never_mends(problem: BaseException) -> None:
             hint="Name the authority's file as `ca_file` of this engine in paddock.toml.",
         ) from None
     if isinstance(problem, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
-        raise PermanentRunnerError("Trino's address is none.", code="engine_foreign_address") from None
+        raise PermanentRunnerError("Trino's address is not a URL.", code="engine_foreign_address") from None
 
 
 def refusal(status: int, body: bytes, base: str) -> InfrastructureError:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
 
+from paddock.engines.children.quoting import quoted
 from paddock.engines.engine import QueryRefused
 from paddock.engines.trino.lexing import words
-from paddock.engines.trino.signature import Signature, quoted, spelled
+from paddock.engines.trino.signature import Signature, spelled
 
 _ZONED = "timestamp with time zone"
 _STRUCTURES = ("array", "map", "row")
@@ -87,11 +88,11 @@ def _cast(value: str, signature: Signature, *, naive: bool = False, depth: int =
         return value
     if signature.raw == _ZONED:
         instant = f"({value} AT TIME ZONE 'UTC')"
-        return f"CAST({instant} AS {spelled(_sent(signature, naive))})" if naive else instant
+        return f"CAST({instant} AS {spelled(_type_after_cast(signature, naive))})" if naive else instant
     item = f"x{depth}"
     if signature.raw == "array":
         return f"transform({value}, {item} -> {inner(item, signature.children[0])})"
-    sent = _sent(signature, naive)
+    sent = _type_after_cast(signature, naive)
     if awkward_key(signature):
         pair = ", ".join(inner(f"{item}[{place}]", child) for place, child in enumerate(signature.children, 1))
         return f"transform(map_entries({value}), {item} -> CAST(ROW({pair}) AS {spelled(sent.children[0])}))"
@@ -101,11 +102,11 @@ def _cast(value: str, signature: Signature, *, naive: bool = False, depth: int =
     return f"IF({value} IS NULL, NULL, CAST(ROW({fields}) AS {spelled(sent)}))"
 
 
-def _sent(signature: Signature, naive: bool) -> Signature:
+def _type_after_cast(signature: Signature, naive: bool) -> Signature:
     """The type after the cast."""
     if signature.raw == _ZONED and naive:
         return Signature("timestamp", signature.numbers)
-    children = tuple(_sent(child, naive) for child in _inside(signature))
+    children = tuple(_type_after_cast(child, naive) for child in _inside(signature))
     if awkward_key(signature):
         return Signature("array", (), (Signature("row", (), children, ("key", "value")),))
     return Signature(signature.raw, signature.numbers, children or signature.children, signature.names)

@@ -39,6 +39,8 @@ async def findings(engine: "TrinoEngine", query: Query) -> Sequence[Finding]:
         # Without these nothing after them can work.
         if not finding.ok and what in ("reachable", "role"):
             break
+        if engine.settings.requires_role and query.role is None:
+            break
     return found
 
 

@@ -49,7 +49,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrinoAnswer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
@@ -148,12 +148,12 @@ class TrinoClient:
                 async with asyncio.timeout(STOP_SECONDS):
                     await self.stop(uri, call)
 
-        return self._kept(stop())
+        return self._start_task(stop())
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        _ = self._kept(work)
+        _ = self._start_task(work)
 
-    def _kept(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -217,7 +217,7 @@ class TrinoClient:
             raise PermanentRunnerError(
                 str(missing),
                 code="engine_login_missing",
-                hint="Give the worker the variable or file, and start it anew.",
+                hint="Give the worker the variable or file, and restart it.",
             ) from None
         if token:
             return {"Authorization": f"Bearer {_header('The token', token)}"}
@@ -262,7 +262,7 @@ class TrinoClient:
         patience: float | None = None,
         retry_silence: bool = False,
         most: int = LARGEST_PAGE,
-    ) -> Answer:
+    ) -> TrinoAnswer:
         """One request to the coordinator, repeated while it is busy or away, for `patience` seconds."""
         end = time.monotonic() + (self.settings.patience_seconds if patience is None else patience)
         attempt = 0
@@ -299,7 +299,7 @@ class TrinoClient:
 
     async def _once(
         self, method: str, uri: str, headers: Mapping[str, str], data: bytes | None, most: int = LARGEST_PAGE
-    ) -> Answer:
+    ) -> TrinoAnswer:
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", **headers, **self._login()}
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout_seconds)
         for _ in range(MOST_REDIRECTS):
@@ -309,7 +309,7 @@ class TrinoClient:
                     method, URL(uri, encoded=True), headers=sent, data=data, timeout=timeout, allow_redirects=False
                 ) as response:
                     body = await bounded_body(response, most)
-                    answer = Answer(response.status, dict(response.headers), body)
+                    answer = TrinoAnswer(response.status, dict(response.headers), body)
             except TimeoutError as silence:
                 raise Silence(type(silence).__name__) from None
             if LARGEST_PAGE > most < len(body):
@@ -330,7 +330,7 @@ class TrinoClient:
             hint="Check `url` of this engine in paddock.toml and the proxy in front of Trino.",
         )
 
-    def _object(self, answer: Answer) -> Mapping[str, Any]:
+    def _object(self, answer: TrinoAnswer) -> Mapping[str, Any]:
         self.expect_ok(answer)
         try:
             found = orjson.loads(answer.body)
@@ -340,7 +340,7 @@ class TrinoClient:
             raise BadPage(f"What answers at {self.base} is not a Trino.")
         return found
 
-    def expect_ok(self, answer: Answer) -> None:
+    def expect_ok(self, answer: TrinoAnswer) -> None:
         if answer.status != 200:
             raise refusal(answer.status, answer.body, self.base)
 

@@ -17,12 +17,12 @@ from paddock.engines.trino.casting import ordered
 from paddock.engines.trino.client import Call, TrinoClient
 from paddock.engines.trino.errors import Wrapped
 from paddock.engines.trino.lexing import BOUND_COLUMNS, bind, bounded, one_query
-from paddock.engines.trino.literals import quoted_name
+from paddock.engines.trino.literals import quoted_name, text
 from paddock.engines.trino.statement import Statement, all_rows, submit
 from paddock.engines.trino.stream import TrinoStream
 from paddock.engines.trino.types import TrinoColumn, check, column_of, wrap
 from paddock.engines.trino.unloading import Lost, Unloaded, Unloading
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import UserMistake
 from paddock.jobs.model import JsonObject
 
 _ROLE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -110,6 +110,15 @@ class TrinoEngine:
         parts = [part for part in (catalog, schema, table) if part is not None]
         return f"SELECT * FROM {quoted_name(*parts)}"  # noqa: S608  every name is quoted
 
+    def metadata_query(self, catalog: str, schema: str) -> str:
+        """Table, column and type of one schema, in the order of their names: with the schema bound, a Hive catalog answers
+        by one schema's tables and not by all of them. A table of which the role sees no column is left out: some catalogs
+        list also tables that it may not read."""
+        return (
+            f"SELECT table_name, column_name, data_type FROM {quoted_name(catalog)}.information_schema.columns"  # noqa: S608  every name is quoted
+            f" WHERE table_schema = {text(schema)} ORDER BY table_name, ordinal_position"
+        )
+
     async def check(self, query: Query) -> Sequence[Finding]:
         return await checking.findings(self, query)
 
@@ -152,9 +161,9 @@ class TrinoEngine:
 
     def call(self, query: Query, session: dict[str, str] | None = None) -> Call:
         if self.requires_role and not query.role:
-            raise PermanentRunnerError(MISSING_ROLE, code="missing_use_case_id")
+            raise UserMistake(MISSING_ROLE, code="missing_use_case_id")
         if query.role and not _ROLE.fullmatch(query.role):
-            raise PermanentRunnerError(
+            raise UserMistake(
                 "The role is not one: letters, digits, _ . and -, at most 128.",
                 code="bad_role",
                 hint="Send another X-Use-Case-Id.",

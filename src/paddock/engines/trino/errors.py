@@ -16,7 +16,7 @@ from paddock.log import scrub
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ErrorMeaning:
     # refused: the query's or its author's matter. permanent: the cluster's. transient: start it again.
     kind: Literal["refused", "permanent", "transient"]
     code: str | None = None
@@ -24,16 +24,16 @@ class Verdict:
     budget: Budget = "work"
 
 
-def refused(code: str | None = None, hint: str | None = None) -> Verdict:
-    return Verdict("refused", code, hint)
+def refused(code: str | None = None, hint: str | None = None) -> ErrorMeaning:
+    return ErrorMeaning("refused", code, hint)
 
 
-def permanent(code: str | None = None, hint: str | None = None) -> Verdict:
-    return Verdict("permanent", code, hint)
+def permanent(code: str | None = None, hint: str | None = None) -> ErrorMeaning:
+    return ErrorMeaning("permanent", code, hint)
 
 
-def transient(budget: Budget, code: str | None = None, hint: str | None = None) -> Verdict:
-    return Verdict("transient", code, hint, budget)
+def transient(budget: Budget, code: str | None = None, hint: str | None = None) -> ErrorMeaning:
+    return ErrorMeaning("transient", code, hint, budget)
 
 
 class QueryFailed(TransientResourceError):
@@ -43,7 +43,7 @@ class QueryFailed(TransientResourceError):
 _NAMES = "Check the name, its catalog and schema, and what the role may see."
 _LIMIT = "Export less at once (fewer rows or columns, a filter), or ask for a higher limit."
 
-TRINO_ERRORS: Mapping[str, Verdict] = {
+TRINO_ERRORS: Mapping[str, ErrorMeaning] = {
     "SYNTAX_ERROR": refused(hint="An export is one SELECT (or WITH, VALUES, TABLE), without a second statement."),
     "PERMISSION_DENIED": refused("role_denied", "Ask for the grant, or send another X-Use-Case-Id."),
     "ROLE_NOT_FOUND": refused("role_denied", "Ask for the role, or send another X-Use-Case-Id."),
@@ -82,7 +82,7 @@ TRINO_ERRORS: Mapping[str, Verdict] = {
     "HIVE_PATH_ALREADY_EXISTS": permanent(hint="The location must be empty; a new attempt takes a new one."),
 }
 
-TRINO_ERROR_TYPES: Mapping[str, Verdict] = {
+TRINO_ERROR_TYPES: Mapping[str, ErrorMeaning] = {
     "USER_ERROR": refused(),
     "INTERNAL_ERROR": permanent(hint="Trino failed; its log says why, under the query id."),
     "INSUFFICIENT_RESOURCES": permanent(hint=_LIMIT),
@@ -101,7 +101,7 @@ _CAPABILITY = re.compile(r"\bhttps?://[^\s'\"<>]+", re.IGNORECASE)
 LONGEST = 2000
 
 
-def verdict_on(name: str, type_: str) -> Verdict:
+def verdict_on(name: str, type_: str) -> ErrorMeaning:
     return TRINO_ERRORS.get(name) or TRINO_ERROR_TYPES.get(type_, UNKNOWN)
 
 

@@ -6,11 +6,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from paddock.engines.children.quoting import quoted
 from paddock.engines.engine import QueryRefused
 
 
 def quoted_name(*parts: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(map(quoted, parts))
 
 
 def text(value: str) -> str:

@@ -17,14 +17,14 @@ class Sessions:
 
     @property
     def coordinator(self) -> aiohttp.ClientSession:
-        return self._made("coordinator")
+        return self._session_to("coordinator")
 
     @property
     def storage(self) -> aiohttp.ClientSession:
         """For the store that segments are in, whose certificate may be anybody's."""
-        return self._made("storage")
+        return self._session_to("storage")
 
-    def _made(self, to: str) -> aiohttp.ClientSession:
+    def _session_to(self, to: str) -> aiohttp.ClientSession:
         """Carries nobody's headers, cookies or credentials. No limit: Trino's resource groups throttle."""
         if to not in self._sessions:
             trusted = self._trusted(only_ours=to == "coordinator")

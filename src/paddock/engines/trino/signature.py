@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.engines.children.quoting import quoted
+
 # What Trino sends for a varchar without a length.
 _UNBOUNDED = 2147483647
 # What `time` and `timestamp` mean where no precision is sent.
@@ -67,7 +69,3 @@ def spelled(signature: Signature) -> str:
 
 def _field(name: str | None, signature: Signature) -> str:
     return spelled(signature) if name is None else f"{quoted(name)} {spelled(signature)}"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

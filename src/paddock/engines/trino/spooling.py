@@ -20,7 +20,7 @@ from yarl import URL
 from paddock.engines.trino.answers import soon
 from paddock.engines.trino.client import BUSY, MOST_REDIRECTS, REDIRECTS, TrinoClient, bounded_body
 from paddock.engines.trino.decoding import BadPage
-from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
+from paddock.jobs.errors import TransientResourceError
 
 MOST_DAMAGED = 3
 # Longer than a page's: it is larger, and a store may be slow. A store that sends nothing is given up sooner.
@@ -41,11 +41,15 @@ class Segment:
     headers: Mapping[str, str] = field(repr=False)
 
 
-class WrongSegments(PermanentRunnerError):
+class WrongSegments(TransientResourceError):
+    """Rows that are not there or came twice. The query is run again; none of what came is kept."""
+
     code = "segments_wrong"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="The result would be incomplete. Look for Trino's log, under the query id.")
+        super().__init__(
+            message, hint="The query is run again. If this goes on, Trino's log says more, under the query id."
+        )
 
 
 def segments_of(data: Mapping[str, Any], first: int) -> Sequence[Segment]:

@@ -1,8 +1,9 @@
 """A started query as record batches: pages or segments are fetched ahead, decoded on a thread, given in order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from paddock.engines.trino.decoding import BadPage, Decoder, decoder_for, decomp
 from paddock.engines.trino.spooling import Segment, WrongSegments, acknowledge, fetch, segments_of
 from paddock.engines.trino.statement import Statement
 from paddock.engines.trino.types import TrinoColumn, column_of
+from paddock.jobs.errors import PermanentRunnerError
 from paddock.storage.threads import on_cpu
 
 # Smaller rows are decoded where they arrive: faster than the way to a thread and back.
@@ -57,6 +59,8 @@ class TrinoStream:
         self._client = client
         self._statement = statement
         self._decoder: Decoder | None = None
+        # The columns as the first page with some has them.
+        self._declared: Sequence[Mapping[str, Any]] | None = None
         self._pieces: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
         # One page is being decoded while the next is fetched.
         self._pages = Window(1, 0)
@@ -126,10 +130,22 @@ class TrinoStream:
         return taken
 
     def _prepare(self) -> None:
-        """Once the server says what it sends: it must be what was described before."""
-        if self._decoder is not None or self._statement.columns is None:
+        """Once the server says what it sends, and whenever it says something else: it must be what was described."""
+        declared = self._statement.columns
+        if declared is None or declared == self._declared:
             return
-        sent = [column_of(column) for column in self._statement.columns]
+        sent = [column_of(column) for column in declared]
+        if self._declared is None:
+            self._begin_with(sent)
+        elif sent != (first := [column_of(column) for column in self._declared]):
+            raise PermanentRunnerError(
+                f"Trino declared other columns in the middle of a result: {_listed(sent)} after {_listed(first)}.",
+                code="columns_changed",
+                hint="Run the export again. If this goes on, Trino's log says more, under the query id.",
+            )
+        self._declared = declared
+
+    def _begin_with(self, sent: Sequence[TrinoColumn]) -> None:
         if [(one.name, one.type) for one in sent] != [(one.name, one.type) for one in self.columns]:
             raise QueryRefused(
                 "The query's columns changed between its check and its start.",
@@ -144,6 +160,10 @@ class TrinoStream:
         if len(rows) <= AT_ONCE:
             return decode(self._decoder, rows, segment)
         return await on_cpu(decode, self._decoder, rows, segment)
+
+
+def _listed(columns: Sequence[TrinoColumn]) -> str:
+    return ", ".join(f"{column.name} {column.native}" for column in columns)[:500]
 
 
 def decode(decoder: Decoder, rows: bytes, segment: Segment | None) -> pa.RecordBatch:

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from paddock.engines.children.quoting import quoted
 from paddock.engines.engine import Column, QueryRefused
 from paddock.engines.trino.casting import awkward as awkward
 from paddock.engines.trino.casting import awkward_key
 from paddock.engines.trino.casting import wrap as wrap
-from paddock.engines.trino.signature import Signature, parse, quoted, spelled
+from paddock.engines.trino.signature import Signature, parse, spelled
 
 # How a value looks on the wire, and so who reads it.
 Wire = Literal[

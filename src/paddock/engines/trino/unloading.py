@@ -202,9 +202,9 @@ async def _follow(statement: Statement, seconds: float, moved: Moved | None, *, 
             return
         if moved is not None:
             await moved(statement.next_uri)
-        asked, before = time.monotonic(), _seen(statement)
+        asked, before = time.monotonic(), _progress_of(statement)
         _count(statement, await statement.advance())
-        in_vain = _seen(statement) == before and time.monotonic() - asked > 0.5
+        in_vain = _progress_of(statement) == before and time.monotonic() - asked > 0.5
 
 
 def _count(statement: Statement, page: Page) -> None:
@@ -214,7 +214,7 @@ def _count(statement: Statement, page: Page) -> None:
             statement.update_count = int(count or 0)
 
 
-def _seen(statement: Statement) -> tuple[Any, ...]:
+def _progress_of(statement: Statement) -> tuple[Any, ...]:
     return statement.progress.phase, statement.progress.percent, statement.stats.get("processedRows")
 
 

@@ -5,8 +5,8 @@ SELECT paddock_id(paddock_now());
 SELECT paddock_now();
 
 -- name: insert_export (durable)
-INSERT INTO exports (id, job_id, owner, engine, role, request, ttl, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, paddock_now() + $7::interval);
+INSERT INTO exports (id, job_id, owner, engine, role, request, ttl, expires_at, name)
+VALUES ($1, $2, $3, $4, $5, $6, $7, paddock_now() + $7::interval, $8);
 
 -- name: lock_quota (durable)
 -- One owner's requests come one after the other: the second then sees what the first made.
@@ -46,21 +46,48 @@ SELECT * FROM exports WHERE id = $1 FOR UPDATE;
 SELECT * FROM exports WHERE job_id = $1;
 
 -- name: exports_page (relaxed)
--- Long queries are cut and large parameters left out: a page holds a thousand exports.
-SELECT id, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
+-- Long queries are cut and large parameters left out: a page holds a thousand exports. However rare a match is, no more than
+-- 20,000 are looked at.
+SELECT id, name, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
        created_at, ended_at, CASE WHEN octet_length(request::text) <= 4000 THEN request
            WHEN length(request ->> 'sql') > 1000
            THEN request - 'parameters' || jsonb_build_object('sql', left(request ->> 'sql', 1000) || '…')
            ELSE request - 'parameters' END AS request
-FROM exports WHERE id < $1 ORDER BY id DESC LIMIT $2;
+FROM (SELECT * FROM exports WHERE id < $1 ORDER BY id DESC LIMIT 20000) newest
+WHERE ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR engine = $4)
+  AND ($5::text IS NULL OR position(lower($5) IN lower(concat_ws(' ', name, request ->> 'table', request ->> 'sql'))) > 0)
+  AND ($6::text IS NULL OR lower(name) = lower($6))
+ORDER BY id DESC LIMIT $2;
 
 -- name: exports_page_of_owner (relaxed)
-SELECT id, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
+SELECT id, name, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
        created_at, ended_at, CASE WHEN octet_length(request::text) <= 4000 THEN request
            WHEN length(request ->> 'sql') > 1000
            THEN request - 'parameters' || jsonb_build_object('sql', left(request ->> 'sql', 1000) || '…')
            ELSE request - 'parameters' END AS request
-FROM exports WHERE owner = $3 AND id < $1 ORDER BY id DESC LIMIT $2;
+FROM (SELECT * FROM exports WHERE owner = $7 AND id < $1 ORDER BY owner DESC, id DESC LIMIT 20000) newest
+WHERE ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR engine = $4)
+  AND ($5::text IS NULL OR position(lower($5) IN lower(concat_ws(' ', name, request ->> 'table', request ->> 'sql'))) > 0)
+  AND ($6::text IS NULL OR lower(name) = lower($6))
+ORDER BY id DESC LIMIT $2;
+
+-- name: exports_called (relaxed)
+-- By a part of the name or of the table's name, each time somebody pauses in typing: the newest 2,000 and nothing large of them.
+-- What is over 2,000 bytes where it is stored has a query in it and no table, and is not read for that.
+SELECT id, name, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
+       created_at, ended_at, request - 'parameters' - 'sql' AS request
+FROM (SELECT * FROM exports ORDER BY id DESC LIMIT 2000) newest
+WHERE position(lower($2) IN lower(name)) > 0
+   OR CASE WHEN pg_column_size(request) <= 2000 THEN position(lower($2) IN lower(request ->> 'table')) > 0 END
+ORDER BY id DESC LIMIT $1;
+
+-- name: exports_called_of_owner (relaxed)
+SELECT id, name, job_id, owner, engine, role, status, rows, bytes, files, manifest, manifest_sha256, error, ttl, expires_at,
+       created_at, ended_at, request - 'parameters' - 'sql' AS request
+FROM (SELECT * FROM exports WHERE owner = $3 ORDER BY owner DESC, id DESC LIMIT 2000) newest
+WHERE position(lower($2) IN lower(name)) > 0
+   OR CASE WHEN pg_column_size(request) <= 2000 THEN position(lower($2) IN lower(request ->> 'table')) > 0 END
+ORDER BY id DESC LIMIT $1;
 
 -- name: current_jobs (relaxed)
 -- The job itself, or the live one that takes its place.
@@ -76,30 +103,22 @@ SELECT true FROM jobs WHERE kind = 'remove_files' AND payload ->> 'export_id' = 
 -- name: drop_export (durable)
 DELETE FROM exports WHERE id = $1 AND status = 'deleting';
 
--- name: expired_exports (durable)
--- One that is being made again, or downloaded, waits for that end.
-SELECT e.id, e.owner FROM exports e
+-- name: expired_exports (relaxed)
+-- By the time they expired, those after $1, $2. One that is being made again, or downloaded, is refused when its turn comes.
+SELECT e.id, e.expires_at FROM exports e
 WHERE e.expires_at <= paddock_now() AND e.status IN ('completed', 'failed', 'cancelled')
-  AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = e.job_id) AND NOT EXISTS (SELECT FROM jobs j WHERE j.retry_of = e.job_id)
-  AND NOT EXISTS (SELECT FROM export_downloads d WHERE d.export_id = e.id AND d.until > paddock_now())
-ORDER BY e.expires_at LIMIT $1 FOR UPDATE OF e SKIP LOCKED;
+  AND ($1::timestamptz IS NULL OR (e.expires_at, e.id) > ($1, $2::uuid))
+ORDER BY e.expires_at, e.id LIMIT $3;
 
--- name: begin_download (relaxed)
--- FOR SHARE: a deletion at the same time is over before this, and seen, or comes after it, and sees this.
-INSERT INTO export_downloads (export_id, actor, until)
-SELECT id, $2, paddock_now() + $3 FROM exports WHERE id = $1 AND status = 'completed' FOR SHARE RETURNING id;
+-- name: expired_export_for_update (durable)
+SELECT * FROM exports WHERE id = $1 AND expires_at <= paddock_now() AND status IN ('completed', 'failed', 'cancelled') FOR UPDATE;
 
--- name: keep_download (relaxed)
-UPDATE export_downloads SET until = paddock_now() + $2 WHERE id = $1;
-
--- name: end_download (relaxed)
-DELETE FROM export_downloads WHERE id = $1;
-
--- name: live_downloads (durable)
-SELECT DISTINCT actor FROM export_downloads WHERE export_id = $1 AND until > paddock_now() ORDER BY actor;
-
--- name: forget_downloads (durable)
-DELETE FROM export_downloads WHERE until <= paddock_now();
+-- name: abandoned_exports (relaxed)
+-- Marked, and the job that takes their files away was given up.
+SELECT e.id FROM exports e
+WHERE e.status = 'deleting' AND ($1::uuid IS NULL OR e.id > $1)
+  AND NOT EXISTS (SELECT FROM jobs j WHERE j.kind = 'remove_files' AND j.payload ->> 'export_id' = e.id::text)
+ORDER BY e.id LIMIT $2;
 
 -- name: live_drafts (relaxed)
 -- Of jobs that have not ended: what they write, or copy from, is nobody's leftover.
@@ -110,20 +129,14 @@ WHERE kind = 'export' AND saved ->> 'draft' = ANY ($1::text[]);
 SELECT manifest FROM exports WHERE manifest = ANY ($1::text[])
 UNION ALL SELECT manifest FROM snapshot_parts WHERE manifest = ANY ($1::text[]);
 
+-- name: owners_of_tables (relaxed)
+SELECT DISTINCT capability FROM schema_migrations;
+
 -- name: limits (relaxed)
 SELECT name, value FROM settings WHERE name = ANY ($1::text[]);
-
--- name: is_offered (relaxed)
-SELECT EXISTS (SELECT FROM sessions WHERE expires_at > paddock_now() AND NOT dying AND $1::text = ANY (kinds));
 
 -- name: is_locked (relaxed)
 SELECT EXISTS (SELECT FROM jobs WHERE lock_key = $1);
 
--- name: lock_questions (durable)
-SELECT pg_advisory_xact_lock(7236, hashtext($1));
-
--- name: questions (durable)
--- In two parts, each with an index that leads to few rows: what waits by its kind, what runs by being held.
-SELECT count(*) FROM (
-    (SELECT FROM jobs WHERE kind = 'describe' AND attempt_id IS NULL AND owner = $1 LIMIT $2)
-    UNION ALL (SELECT FROM jobs WHERE kind = 'describe' AND attempt_id IS NOT NULL AND owner = $1 LIMIT $2)) found;
+-- name: export_counts (relaxed)
+SELECT status, count(*) AS n FROM exports GROUP BY status;

@@ -58,8 +58,11 @@ SELECT id, owner, name FROM snapshots WHERE mapping_id = $1 AND status <> 'delet
 -- name: delete_mapping (durable)
 DELETE FROM mappings WHERE id = $1;
 
--- name: expired_mappings (durable)
-SELECT m.id, m.name FROM mappings m
-WHERE m.ttl IS NOT NULL AND paddock_now() >= m.created_at + m.ttl
+-- name: expired_mappings (relaxed)
+SELECT m.id, m.created_at + m.ttl AS expires_at FROM mappings m
+WHERE m.ttl IS NOT NULL AND paddock_now() >= m.created_at + m.ttl AND ($1::uuid IS NULL OR m.id > $1)
   AND NOT EXISTS (SELECT FROM snapshots s WHERE s.mapping_id = m.id AND s.status <> 'deleting')
-ORDER BY m.id LIMIT $1 FOR UPDATE OF m SKIP LOCKED;
+ORDER BY m.id LIMIT $2;
+
+-- name: expired_mapping_for_update (durable)
+SELECT id, name FROM mappings WHERE id = $1 AND ttl IS NOT NULL AND paddock_now() >= created_at + ttl FOR UPDATE;

@@ -41,10 +41,30 @@ SELECT group_id FROM snapshots WHERE id = $1;
 SELECT open FROM groups WHERE id = $1 FOR UPDATE;
 
 -- name: lock_snapshot (durable)
-SELECT * FROM snapshots WHERE id = $1 FOR UPDATE;
+SELECT *, coalesce(expires_at <= paddock_now(), false) AS is_expired FROM snapshots WHERE id = $1 FOR UPDATE;
+
+-- name: share_snapshot (durable)
+-- Whoever deletes, retries or settles it waits, and is waited for; several may take a use of it at once.
+SELECT true FROM snapshots WHERE id = $1 FOR SHARE;
+
+-- name: snapshot_in_transaction (durable)
+SELECT * FROM snapshot_states WHERE id = $1;
+
+-- name: take_use (durable)
+INSERT INTO snapshot_uses (snapshot_id, subject, owner, name) VALUES ($1, $2, $3, $4)
+ON CONFLICT (snapshot_id, subject) DO NOTHING;
+
+-- name: rename_use (durable)
+UPDATE snapshot_uses SET name = $2 WHERE subject = $1;
+
+-- name: give_back_uses (durable)
+DELETE FROM snapshot_uses WHERE subject = $1;
+
+-- name: uses (durable)
+SELECT subject, owner, name FROM snapshot_uses WHERE snapshot_id = $1 ORDER BY taken_at, subject LIMIT $2;
 
 -- name: live_parts (durable)
-SELECT id, payload ->> 'section' AS section, payload ->> 'name' AS name FROM jobs WHERE group_id = $1;
+SELECT id, payload ->> 'section' AS section, payload ->> 'name' AS name FROM jobs WHERE group_id = $1 ORDER BY id;
 
 -- name: lock_ended_jobs (durable)
 -- As a retry of a single job does: of two retries at once the second finds the first.
@@ -71,11 +91,25 @@ SELECT true FROM jobs WHERE id = $1;
 -- name: drop_snapshot (durable)
 DELETE FROM snapshots WHERE id = $1 AND status = 'deleting';
 
--- name: expired_snapshots (durable)
--- Those whose jobs have all ended; the others wait for that.
-SELECT s.id FROM snapshots s LEFT JOIN groups g ON g.id = s.group_id
-WHERE s.expires_at <= paddock_now() AND s.status <> 'deleting' AND coalesce(g.open, 0) = 0
-ORDER BY s.expires_at LIMIT $1;
+-- name: expired_snapshots (relaxed)
+-- By the time they expired, those after $1, $2. One whose jobs are at work, or that is in use, is refused when its turn comes.
+SELECT s.id, s.expires_at FROM snapshots s
+WHERE s.expires_at <= paddock_now() AND s.status <> 'deleting'
+  AND ($1::timestamptz IS NULL OR (s.expires_at, s.id) > ($1, $2::uuid))
+ORDER BY s.expires_at, s.id LIMIT $3;
+
+-- name: abandoned_snapshots (relaxed)
+-- Marked, and the job that takes their files away was given up.
+SELECT s.id FROM snapshots s
+WHERE s.status = 'deleting' AND ($1::uuid IS NULL OR s.id > $1)
+  AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = s.removal_job)
+ORDER BY s.id LIMIT $2;
+
+-- name: now (durable)
+SELECT paddock_now();
+
+-- name: snapshot_counts (relaxed)
+SELECT status, count(*) AS n FROM snapshot_states GROUP BY status;
 
 -- name: snapshot (relaxed)
 SELECT * FROM snapshot_states WHERE id = $1;

@@ -46,7 +46,7 @@ class Parquet:
     def __init__(self, file: ScratchFile, schema: pa.Schema, options: OutputOptions, first: pa.Table | None) -> None:
         """`first` is what will be written first: it tells which columns repeat, and how large numbers are."""
         compression = compression_of("parquet", options)
-        first = schema.empty_table() if first is None else first
+        first = pa.Table.from_batches([], schema) if first is None else first
         dictionary = dictionary_columns(first)
         self._encodings = encodings(first, dictionary, options)
         level: int | dict[str, int] | None = None

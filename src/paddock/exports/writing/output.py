@@ -28,8 +28,8 @@ from paddock.exports.writing.options import Format, OutputOptions, ending
 from paddock.exports.writing.partitions import Partitions, partition_columns
 from paddock.exports.writing.schemas import check_schema, file_schema
 from paddock.exports.writing.spill import Spill
-from paddock.jobs.errors import PermanentRunnerError
-from paddock.storage.drafts import Draft, Part
+from paddock.jobs.errors import PermanentRunnerError, UserMistake
+from paddock.storage.drafts import Draft, DraftFile
 from paddock.storage.scratch import Scratch, ScratchFile
 from paddock.storage.threads import on_cpu
 
@@ -62,7 +62,7 @@ class Output:
         # As it is in the files: names unique, columns to partition by included.
         self.schema = file_schema(schema)
         self.rows = 0
-        self.parts: list[Part] = []
+        self.parts: list[DraftFile] = []
         self._incoming = schema
         self._group_bytes = group_bytes
         check_schema(self.schema, file_format, self.options)
@@ -98,7 +98,7 @@ class Output:
             await self._write(group)
         self.rows += batch.num_rows
 
-    async def close(self) -> list[Part]:
+    async def close(self) -> list[DraftFile]:
         """Everything is in the store. The draft is not sealed: that is the caller's."""
         if (group := self._collector.rest()) is not None:
             await self._write(group)
@@ -177,7 +177,7 @@ class _Files:
     """At most one open file. Numbers go on for each folder: no name is used twice."""
 
     def __init__(
-        self, draft: Draft, scratch: Scratch, file_format: Format, options: OutputOptions, parts: list[Part]
+        self, draft: Draft, scratch: Scratch, file_format: Format, options: OutputOptions, parts: list[DraftFile]
     ) -> None:
         self._draft = draft
         self._scratch = scratch
@@ -245,7 +245,7 @@ async def _encode(function: Callable[[*Arguments], Result], *arguments: *Argumen
     try:
         return await on_cpu(function, *arguments)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError) as problem:
-        raise PermanentRunnerError(
+        raise UserMistake(
             f"A value cannot be written: {problem}",
             code="value_not_written",
             hint="Cast the column in the query, or leave such values out.",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paddock.exports.writing.text import is_text, plain_text
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import PermanentRunnerError, UserMistake
 from paddock.storage.store import MAX_SEGMENT
 
 MOST = 1_000
@@ -29,7 +29,7 @@ def folder_of(names: Sequence[str], values: Sequence[str | None]) -> str:
     for name, value in zip(names, values, strict=True):
         segment = f"{hive_encoded(name)}={NULL if value is None else hive_encoded(value)}"
         if len(segment.encode()) > MAX_SEGMENT:
-            raise PermanentRunnerError(
+            raise UserMistake(
                 f"A value of '{name}' is too long for the name of a folder: {len(segment.encode()):,} bytes, at most"
                 f" {MAX_SEGMENT} are possible.",
                 code="partition_value_too_long",
@@ -85,7 +85,7 @@ class Partitions:
         if folder not in self._seen:
             self._seen[folder] = key
             if len(self._seen) > MOST:
-                raise PermanentRunnerError(
+                raise UserMistake(
                     f"More than {MOST:,} partitions by {', '.join(self.columns)}.",
                     code="too_many_partitions",
                     hint="Partition by fewer columns, or by one with fewer values (the month instead of the day).",
@@ -118,4 +118,4 @@ def _grouped(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _refused(message: str) -> PermanentRunnerError:
     hint = "Name columns of text, numbers, dates or booleans, and leave at least one other column."
-    return PermanentRunnerError(message, code="bad_partition_by", hint=hint)
+    return UserMistake(message, code="bad_partition_by", hint=hint)

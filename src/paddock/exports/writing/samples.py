@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paddock.exports.writing.text import is_list, map_entries
+from paddock.exports.writing.text import is_list, list_elements, map_entries
 
 # Spread over the rows: sorted input repeats its neighbours.
 SLICES = 16
@@ -23,7 +23,7 @@ def leaves_of(table: pa.Table, rows: int, size: int) -> Iterator[tuple[str, pa.A
     for name, column in zip(table.schema.names, table.columns, strict=True):
         most = min(rows, len(column) * size // max(column.nbytes, 1))
         chunks = [chunk for some in spread(column, max(most, SLICES)) for chunk in some.chunks]
-        yield from _leaves(name, pa.concat_arrays(chunks) if chunks else pa.array([], column.type))
+        yield from _leaves(name, pa.concat_arrays(chunks) if chunks else pa.nulls(0, column.type))
 
 
 def spread(rows: Any, most: int) -> list[Any]:
@@ -69,6 +69,6 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield from _leaves(f"{path}.key_value.key", keys)
         yield from _leaves(f"{path}.key_value.value", values)
     elif is_list(type):
-        yield from _leaves(f"{path}.list.element", array.flatten())
+        yield from _leaves(f"{path}.list.element", list_elements(array))
     else:
         yield path, array

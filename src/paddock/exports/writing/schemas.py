@@ -9,7 +9,7 @@ from paddock.exports.writing.lines import lines_of
 from paddock.exports.writing.names import file_names
 from paddock.exports.writing.options import Format, OutputOptions
 from paddock.exports.writing.text import is_list
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import UserMistake
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
@@ -29,7 +29,7 @@ def check_schema(schema: pa.Schema, file_format: Format, options: OutputOptions)
         return
     for field in schema:
         if (problem := _refusal(pa.schema([field]), file_format, options)) is not None:
-            raise PermanentRunnerError(
+            raise UserMistake(
                 f"Column '{field.name}' has the type {field.type}, which a {file_format} file cannot hold: {problem}",
                 code="type_not_written",
                 hint="Cast it in the query, for example to text.",
@@ -45,11 +45,13 @@ def _refusal(schema: pa.Schema, file_format: Format, options: OutputOptions) -> 
 
 
 def _try(schema: pa.Schema, file_format: Format, options: OutputOptions) -> None:
+    # Arrow's own builders know no extension type inside of another (a list of uuids): no nulls can be of every type.
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, type) for type in schema.types], schema=schema)
     if file_format != "parquet":
-        lines_of(file_format, options).of(pa.RecordBatch.from_pylist([], schema))
+        lines_of(file_format, options).of(nothing)
         return
     with pq.ParquetWriter(io.BytesIO(), schema, version="2.6") as writer:
-        writer.write_table(schema.empty_table())
+        writer.write_batch(nothing)
 
 
 def _file_type(column: str, type: pa.DataType) -> pa.DataType:
@@ -79,7 +81,7 @@ def _file_type(column: str, type: pa.DataType) -> pa.DataType:
 def _struct(column: str, type: pa.DataType) -> pa.DataType:
     names = [field.name for field in type]
     if file_names(names) != names:
-        raise PermanentRunnerError(
+        raise UserMistake(
             f"The rows in column '{column}' name a field twice or not at all: {', '.join(map(repr, names))}.",
             code="repeated_field",
             hint="Give every field a name of its own by a cast in the query.",

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import lib
 
-from paddock.jobs.errors import PermanentRunnerError
+from paddock.jobs.errors import UserMistake
 
 TEXT = pa.large_string()
 LISTS = (
@@ -46,6 +46,18 @@ def is_binary(type: pa.DataType) -> bool:
 
 def is_list(type: pa.DataType) -> bool:
     return type.id in LISTS
+
+
+def list_elements(array: pa.Array) -> pa.Array:
+    """Those of all lists, without what lies under NULL lists or outside a slice. Where every list is NULL, Arrow would
+    build an empty array, and it builds none with an extension type inside of it."""
+    return pa.nulls(0, array.type.value_type) if array.null_count == len(array) else array.flatten()
+
+
+def list_offsets(array: pa.Array) -> pa.Array:
+    """Where each list begins and ends among its `list_elements`."""
+    lengths = pc.list_value_length(array).fill_null(0).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
 
 
 def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -120,7 +132,7 @@ def _json(array: pa.Array) -> pa.Array:
     if pa.types.is_map(type):
         return _json_map(array)
     if is_list(type):
-        return _json_list(array, json_text(array.flatten()), "[", "]")
+        return _json_list(array, json_text(list_elements(array)), "[", "]")
     text = plain_text(array)
     if pa.types.is_integer(type) or pa.types.is_boolean(type):
         return text
@@ -138,10 +150,8 @@ def _json_map(array: pa.Array) -> pa.Array:
 
 
 def _json_list(array: pa.Array, elements: pa.Array, before: str, after: str) -> pa.Array:
-    """`elements` are the texts of `array.flatten()`: without what lies under NULL lists or outside a slice."""
-    lengths = pc.list_value_length(array).fill_null(0).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    lists = pa.ListArray.from_arrays(offsets, elements.cast(pa.string()))
+    """`elements` are the texts of `list_elements(array)`."""
+    lists = pa.ListArray.from_arrays(list_offsets(array), elements.cast(pa.string()))
     joined = _joined(_scalar(before), pc.binary_join(lists, ",").cast(TEXT), _scalar(after))
     return pc.if_else(array.is_valid(), joined, pa.scalar(None, TEXT))
 
@@ -188,7 +198,7 @@ def _times(array: pa.Array) -> pa.Array:
         array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     text = array.cast(TEXT)
     if pc.any(pc.starts_with(text, "<")).as_py():
-        raise PermanentRunnerError(
+        raise UserMistake(
             f"A value of type {array.type} lies outside the years that have a text (-32768 to 32767).",
             code="value_out_of_range",
             hint="Leave such values out of the query, or export to Parquet, which keeps them.",

@@ -140,7 +140,7 @@ WITH item AS (
            coalesce($12::text, nullif(error->>'code', $10::text)), claimed_at
     FROM gone WHERE $10::text IS NOT NULL
 )
-SELECT g.id, g.kind, g.owner, g.group_id, g.end_status, g.end_code, g.attempt_id, g.session_id, g.cleanup_of,
+SELECT g.id, g.kind, g.owner, g.group_id, g.schedule, g.end_status, g.end_code, g.attempt_id, g.session_id, g.cleanup_of,
        c.id AS cleanup_id, c.lane AS cleanup_lane, c.due_at AS cleanup_due_at, k.has_end_hook,
        k.housekeeping, (SELECT EXISTS (SELECT FROM webhooks WHERE active)) AS heard
 FROM gone g JOIN kinds k ON k.name = g.kind LEFT JOIN cleanup c ON c.cleanup_of = g.id;
@@ -180,6 +180,15 @@ FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
 LEFT JOIN LATERAL (SELECT id, attempt_id, ended_by, ended_as, error_code, error_message FROM jobs WHERE id = i.id) j ON true
 LEFT JOIN LATERAL (SELECT id, ended_by, status, error_code, error_message FROM job_history WHERE id = i.id LIMIT 1) h ON true;
 
+-- name: kinds_of_jobs (relaxed)
+-- The kinds of these jobs, live or ended; null for those that run inside `serve`.
+SELECT i.id, CASE WHEN NOT k.internal THEN k.name END AS kind
+FROM unnest($1::uuid[]) AS i(id)
+CROSS JOIN LATERAL (
+    SELECT kind FROM jobs WHERE id = i.id
+    UNION ALL SELECT kind FROM job_history WHERE id = i.id LIMIT 1) j
+JOIN kinds k ON k.name = j.kind;
+
 -- name: note_stale_writes (relaxed)
 INSERT INTO job_timeline (job_id, event, attempt_id, reason)
 SELECT i.id, 'stale_write', i.attempt_id, $3::text
@@ -187,7 +196,8 @@ FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
 WHERE (SELECT count(*) FROM (SELECT FROM job_timeline t WHERE t.job_id = i.id AND t.event = 'stale_write' LIMIT 20) s) < 20;
 
 -- name: attempts_stopped (durable)
--- The attempts are no longer running: cleanups that waited for them may start.
+-- The attempts are no longer running: cleanups that waited for them may start. With $2 only those of these jobs: whoever
+-- says it by naming both is believed of the jobs that it may write to.
 UPDATE jobs SET due_at = paddock_now(), after_attempt = NULL
-WHERE after_attempt = ANY ($1::uuid[])
+WHERE after_attempt = ANY ($1::uuid[]) AND coalesce(cleanup_of = ANY ($2::uuid[]), true)
 RETURNING id, kind, lane, due_at, 0::float8 AS due_in;

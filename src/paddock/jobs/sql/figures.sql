@@ -29,15 +29,16 @@ SET n = excluded.n, run_seconds = excluded.run_seconds, wait_seconds = excluded.
 WHERE job_stats.n <> excluded.n;
 
 -- name: count_errors (durable)
-INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job, first_at, last_at)
-SELECT 10, date_bin('10 s', completed_at, '2000-01-01Z'), kind, error_code, count(*), min(id::text)::uuid, max(id::text)::uuid,
+INSERT INTO error_stats (width, bucket, kind, code, n, mistakes, first_job, last_job, first_at, last_at)
+SELECT 10, date_bin('10 s', completed_at, '2000-01-01Z'), kind, error_code, count(*),
+       count(*) FILTER (WHERE (errors->-1->>'mistake')::boolean), min(id::text)::uuid, max(id::text)::uuid,
        min(completed_at), max(completed_at)
 FROM job_history
 WHERE completed_at >= $1 AND completed_at < $2 AND cleanup_of IS NULL AND status = 'failed' AND error_code IS NOT NULL
   AND kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))
 GROUP BY 2, kind, error_code
 ON CONFLICT (width, bucket, kind, code) DO UPDATE
-SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
+SET n = excluded.n, mistakes = excluded.mistakes, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
     last_at = excluded.last_at
 WHERE error_stats.n <> excluded.n;
 
@@ -54,13 +55,13 @@ SET n = excluded.n, run_seconds = excluded.run_seconds, wait_seconds = excluded.
 WHERE job_stats.n <> excluded.n;
 
 -- name: roll_errors (durable)
-INSERT INTO error_stats (width, bucket, kind, code, n, first_job, last_job, first_at, last_at)
-SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, code, sum(n),
+INSERT INTO error_stats (width, bucket, kind, code, n, mistakes, first_job, last_job, first_at, last_at)
+SELECT $4::int, date_bin(make_interval(secs => $4::int), bucket, '2000-01-01Z') AS wide, kind, code, sum(n), sum(mistakes),
        min(first_job::text)::uuid, max(last_job::text)::uuid, min(first_at), max(last_at)
 FROM error_stats WHERE width = $3 AND bucket >= $1 AND bucket < $2
 GROUP BY wide, kind, code
 ON CONFLICT (width, bucket, kind, code) DO UPDATE
-SET n = excluded.n, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
+SET n = excluded.n, mistakes = excluded.mistakes, first_job = excluded.first_job, last_job = excluded.last_job, first_at = excluded.first_at,
     last_at = excluded.last_at
 WHERE error_stats.n <> excluded.n;
 
@@ -137,10 +138,6 @@ GROUP BY bucket;
 SELECT kind, code, sum(n)::bigint AS n, min(first_job::text)::uuid AS first_job, max(last_job::text)::uuid AS last_job
 FROM error_stats WHERE width = $1 AND bucket >= $2 AND bucket < $3 AND ($4::text IS NULL OR kind = $4)
 GROUP BY kind, code ORDER BY 3 DESC, kind, code LIMIT $5;
-
--- name: unoffered_kinds (relaxed)
-SELECT k.name FROM kinds k
-WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND k.name = ANY (s.kinds));
 
 -- name: clock (relaxed)
 SELECT paddock_now();

@@ -25,7 +25,7 @@ WHERE id = $1 AND NOT final RETURNING id;
 UPDATE groups SET hook_due = false WHERE id = $1;
 
 -- name: groups_with_hook_due (durable)
-SELECT * FROM groups WHERE hook_due AND id > $1 ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED;
+SELECT * FROM groups WHERE hook_due AND id > $1 AND ($2::text IS NULL OR kind = $2) ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED;
 
 -- name: group (relaxed)
 SELECT * FROM groups WHERE id = $1;

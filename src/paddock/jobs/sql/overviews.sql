@@ -83,8 +83,17 @@ SELECT count(*) AS n, min(started_at) AS since FROM (
 WHERE failures > 0;
 
 -- name: kinds_seen (relaxed)
-SELECT k.*, EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND k.name = ANY (s.kinds)) AS offered
+-- For kinds with a scaler, whether a job has been due for longer than the $1 that a worker takes to come. Nobody comes for
+-- what a pause holds back.
+SELECT k.*, EXISTS (SELECT FROM sessions s WHERE s.expires_at > paddock_now() AND NOT s.dying AND k.name = ANY (s.kinds)) AS offered,
+       k.scaled AND EXISTS (
+           SELECT FROM generate_series(CASE WHEN k.paused THEN 0 ELSE 4 END, 0, -1) AS l(lane) CROSS JOIN LATERAL (
+               SELECT FROM jobs j WHERE j.kind = k.name AND j.lane = l.lane AND j.attempt_id IS NULL
+                                    AND j.due_at <= paddock_now() - $1::interval LIMIT 1) late) AS kept_waiting
 FROM kinds k ORDER BY k.name;
+
+-- name: declare_scaled (durable)
+UPDATE kinds SET scaled = (name = ANY ($1::text[])) WHERE scaled <> (name = ANY ($1::text[]));
 
 -- name: clock (relaxed)
 SELECT paddock_now();

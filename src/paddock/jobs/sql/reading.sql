@@ -79,12 +79,26 @@ j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of,
  ORDER BY r.id LIMIT 1) AS retried_by, j.cleanup_of, j.schedule,
 j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wait_seconds
 
+-- name: result_figures (relaxed)
+SELECT jsonb_object_agg(f.key, f.value) FROM jsonb_each(CASE jsonb_typeof(j.result) WHEN 'object' THEN j.result END) f
+WHERE f.key IN ({names}) AND jsonb_typeof(f.value) = 'number'
+
 -- name: looked_at (relaxed)
 j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule, j.cleanup_of
 
 -- name: along (relaxed)
 -- Walks the primary key.
 (SELECT {columns} FROM {table} j WHERE {bound} ORDER BY j.id {order} LIMIT {step})
+
+-- name: along_guarded (relaxed)
+-- Walks an index on (id) that holds only the rows of its guard.
+(SELECT {columns} FROM {table} j WHERE {guard} AND {bound} ORDER BY j.id {order} LIMIT {step})
+
+-- name: along_owner_guarded (relaxed)
+-- The same on (owner, id), within one owner.
+(SELECT * FROM (SELECT {columns} FROM {table} j
+    WHERE {guard} AND {key_bound} ORDER BY j.owner {order}, j.id {order} LIMIT {step}) j
+ WHERE j.owner = $5)
 
 -- name: along_key (relaxed)
 -- Walks an index on ({key}, id) within one value of its key. Not `key = value`: for a value that it takes for frequent
@@ -109,7 +123,7 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
  WHERE h.status = u.status)
 
 -- name: among (relaxed)
--- Reads a small set whole (the jobs of one group, those that run now) and puts it in order.
+-- Reads a small set whole (named jobs, those that run now) and puts it in order.
 (SELECT * FROM (SELECT {columns} FROM {table} j WHERE {guard} OFFSET 0) j WHERE {bound})
 
 -- name: pending_of_kind (relaxed)

@@ -1,9 +1,12 @@
 -- name: due_schedules (durable)
 -- Whoever looks first holds the row until the job is in; another replica passes over it. Held back in drain mode, but
 -- for housekeeping: their next time stays as it is, and one run catches up afterwards. A kind this replica does not
--- know is left to one that does (an upgrade is under way) for ten minutes; then it is a problem to be noted.
+-- know is left to one that does (an upgrade is under way) for ten minutes; then it is a problem to be noted. Of one of
+-- Paddock's own only the run that was due last is in the way: a run by hand that swallowed the due one would shift it by a
+-- whole interval.
 SELECT s.*, paddock_now() AS now,
-       EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL) AS still_live
+       EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL
+                 AND (NOT s.internal OR j.id = s.due_job_id)) AS still_live
 FROM schedules s
 WHERE s.enabled AND s.next_at <= paddock_now()
   AND (s.kind = ANY ($3::text[]) OR s.next_at < paddock_now() - interval '10 minutes')
@@ -20,7 +23,34 @@ SELECT paddock_draining();
 SELECT drain_reason FROM service;
 
 -- name: schedule_ran (durable)
-UPDATE schedules SET next_at = $2, last_at = $3, last_job_id = $4, last_problem = NULL WHERE name = $1;
+UPDATE schedules SET next_at = $2, last_at = $3, last_job_id = $4, due_job_id = $4, last_problem = NULL WHERE name = $1;
+
+-- name: due_after_failures (durable)
+-- $2 are jobs of these schedules that failed just now. One of Paddock's own is due again a minute later, or two, four and so
+-- on after more failures in a row, and never later than its interval: a daily one is not a day late, and none spins. A run
+-- that somebody asked for shifts nothing.
+UPDATE schedules s
+SET next_at = paddock_now() + least(s.every, interval '1 minute' * power(2, greatest(failed.n, 1) - 1))
+FROM schedules named
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (
+        SELECT bool_and(run.status = 'failed') OVER (ORDER BY run.id DESC) AS in_a_row
+        FROM (SELECT h.id, h.status FROM job_history h WHERE h.schedule = named.name AND h.cleanup_of IS NULL
+              ORDER BY h.id DESC LIMIT 20) run) runs
+    WHERE in_a_row) failed
+WHERE named.name = ANY ($1::text[]) AND named.internal AND named.every IS NOT NULL AND named.due_job_id = ANY ($2::uuid[])
+  AND s.name = named.name;
+
+-- name: schedule_sooner (durable)
+-- One of Paddock's own whose run found that it had come too early. What is due before that stays as it is.
+UPDATE schedules SET next_at = least(next_at, paddock_now() + $2::interval) WHERE name = $1 AND internal;
+
+-- name: schedules_to_pull_back (durable)
+SELECT s.*, paddock_now() AS now FROM schedules s WHERE enabled ORDER BY name FOR UPDATE;
+
+-- name: schedule_pulled_back (durable)
+UPDATE schedules SET next_at = least(next_at, $2), last_at = CASE WHEN last_at > paddock_now() THEN paddock_now() ELSE last_at END
+WHERE name = $1;
 
 -- name: schedule_skipped (durable)
 UPDATE schedules SET next_at = $2, skipped = skipped + 1 WHERE name = $1;
@@ -69,3 +99,18 @@ ORDER BY name LIMIT $4;
 
 -- name: clock (durable)
 SELECT paddock_now();
+
+-- name: enabled_schedules (relaxed)
+SELECT name, last_problem, last_at FROM schedules WHERE enabled ORDER BY name LIMIT $1;
+
+-- name: last_runs (relaxed)
+-- The newest $2 jobs that each schedule made. A job is in one of the two tables; both are read in one snapshot.
+SELECT s.name, run.id
+FROM unnest($1::text[]) AS s (name)
+CROSS JOIN LATERAL (
+    (SELECT j.id FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL ORDER BY j.id DESC LIMIT $2)
+    UNION ALL
+    (SELECT h.id FROM job_history h WHERE h.schedule = s.name AND h.cleanup_of IS NULL ORDER BY h.id DESC LIMIT $2)
+    ORDER BY id DESC LIMIT $2
+) run
+ORDER BY s.name, run.id DESC;

@@ -37,14 +37,45 @@ UPDATE sessions SET quiet = $2 WHERE id = $1 RETURNING worker_id;
 UPDATE jobs SET unlisted = CASE WHEN $3::boolean THEN 0 ELSE unlisted + 1 END
 FROM unnest($1::uuid[], $2::uuid[]) AS i(id, attempt_id)
 WHERE jobs.id = i.id AND jobs.attempt_id = i.attempt_id
-RETURNING jobs.id, jobs.attempt_id, jobs.unlisted;
+RETURNING jobs.id, jobs.kind, jobs.attempt_id, jobs.unlisted;
 
 -- name: stamp_service (relaxed)
 -- Nothing expires while nobody could be heard: after a gap longer than $1 no lease and no time-out ends for $2.
+-- No row: the database's clock was ahead and came back. (Replicas stamp by the start of their transactions, so that one may
+-- see another's stamp a moment ahead of its own.)
 UPDATE service
 SET resumed_at = CASE WHEN served_at < paddock_now() - $1::interval THEN paddock_now() ELSE resumed_at END,
     served_at = paddock_now()
+WHERE greatest(served_at, resumed_at) <= paddock_now() + interval '1 second'
 RETURNING resumed_at + $2::interval <= paddock_now() AS has_served;
+
+-- name: clock_ahead (durable)
+-- By how much the clock was ahead when a replica last looked; null when it was not, or another replica was here before.
+SELECT greatest(served_at, resumed_at) - paddock_now() FROM service
+WHERE greatest(served_at, resumed_at) > paddock_now() + interval '1 second' FOR UPDATE;
+
+-- name: pull_back_service (durable)
+UPDATE service SET served_at = paddock_now(), resumed_at = paddock_now();
+
+-- name: pull_back_sessions (durable)
+-- A live worker beats again by the right time; a dead one would keep its jobs until the wrong one.
+UPDATE sessions SET beat_at = paddock_now(), expires_at = paddock_now() + (expires_at - beat_at)
+WHERE beat_at > paddock_now();
+
+-- name: pull_back_jobs (durable)
+-- What was written by the clock that was $1 ahead: due so much earlier, but not before now, and begun now. Cleanups that
+-- wait for their attempt stay where they are. A job that had its turn before and waits for another tells by no other time
+-- which clock its due time is of: it may come early, which is harmless.
+UPDATE jobs
+SET due_at = CASE WHEN attempt_id IS NULL AND due_at > paddock_now() AND due_at < 'infinity'
+                  THEN greatest(due_at - $1::interval, paddock_now()) ELSE due_at END,
+    created_at = least(created_at, paddock_now()),
+    started_at = CASE WHEN started_at > paddock_now() THEN paddock_now() ELSE started_at END,
+    claimed_at = CASE WHEN claimed_at > paddock_now() THEN paddock_now() ELSE claimed_at END,
+    submitted_at = CASE WHEN submitted_at > paddock_now() THEN paddock_now() ELSE submitted_at END,
+    saved_at = CASE WHEN saved_at > paddock_now() THEN paddock_now() ELSE saved_at END
+WHERE greatest(created_at, started_at, claimed_at, submitted_at, saved_at) > paddock_now()
+   OR attempt_id IS NULL AND turn_count > 0 AND due_at > paddock_now() AND due_at < 'infinity';
 
 -- name: rescue_jobs (durable)
 -- Gives back what dead sessions hold. Synchronous, and the token is null before anyone can claim: a take-over that is
@@ -95,8 +126,10 @@ RETURNING j.id, j.kind, j.lane, j.due_at, 0::float8 AS due_in;
 -- name: bury_sessions (durable)
 -- A session whose row is gone although it holds jobs (deleted by hand, lost with a restored backup) is put back as
 -- dead: what it held is a loss like any other, with its count, its patience and its limit.
+-- Its kinds are those of what it holds: a token that is not for them may not speak for it.
 INSERT INTO sessions (id, worker_id, version, kinds, slots, expires_at, dying)
-SELECT i.id, i.worker_id, '', '{}', 0, paddock_now(), true
+SELECT i.id, i.worker_id, '', ARRAY(SELECT DISTINCT kind FROM jobs WHERE session_id = i.id AND attempt_id IS NOT NULL),
+       0, paddock_now(), true
 FROM unnest($1::uuid[], $2::text[]) AS i(id, worker_id)
 ON CONFLICT (id) DO NOTHING;
 

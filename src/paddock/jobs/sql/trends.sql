@@ -18,6 +18,6 @@ GROUP BY at;
 
 -- name: error_groups (relaxed)
 -- What failed since $2, the unfinished bucket included, and when the first and the last of it did.
-SELECT kind, code, sum(n)::bigint AS n, min(first_at) AS first_at, max(last_at) AS last_at, max(last_job::text)::uuid AS last_job
+SELECT kind, code, sum(n)::bigint AS n, sum(mistakes)::bigint AS mistakes, min(first_at) AS first_at, max(last_at) AS last_at, max(last_job::text)::uuid AS last_job
 FROM error_stats WHERE width = $1 AND bucket >= $2
 GROUP BY kind, code ORDER BY 3 DESC, kind, code LIMIT $3;

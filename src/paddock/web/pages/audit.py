@@ -10,59 +10,75 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api import auditing
+from paddock.api.access import OPERATORS
 from paddock.api.durations import parse
 from paddock.api.errors import invalid_field
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.tokens import Caller
+from paddock.capability import capabilities
 from paddock.web.frame import page, plane_of, render
+from paddock.web.places import is_id, place_of
 
 PAGE_LENGTH = 50
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-FILTERS = {"actor": "Who", "action": "What", "subject": "Of", "since": "Since"}
+FILTERS = {"actor": "Actor", "action": "Action", "subject": "Target", "since": "Since"}
 TIMES = {"1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last 30 days"}
 
-# How an action is said, and of what; one that is not here is shown as it is.
+# How an action is said, and of what. Capabilities declare their own; one that nobody declares is shown as it is.
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "cancel": ("cancelled", "a job"),
-    "retry": ("ran again", "a job"),
-    "run_now": ("made due now", "a job"),
+    "retry": ("retried", "a job"),
+    "run_now": ("ran now", "a job"),
+    "bulk_cancel": ("cancelled", "several jobs"),
+    "bulk_retry": ("retried", "several jobs"),
+    "bulk_run_now": ("ran now", "several jobs"),
     "pause": ("paused", "a kind"),
     "resume": ("resumed", "a kind"),
     "drain_on": ("switched drain mode on", ""),
     "drain_off": ("switched drain mode off", ""),
     "quiet": ("quieted", "a worker"),
-    "unquiet": ("let claim again", "a worker"),
-    "schedule.create": ("made", "a schedule"),
+    "unquiet": ("resumed", "a worker"),
+    "schedule.create": ("created", "a schedule"),
     "schedule.update": ("changed", "a schedule"),
     "schedule.delete": ("deleted", "a schedule"),
     "schedule.run": ("ran now", "a schedule"),
-    "token_created": ("made", "a token"),
+    "token_created": ("created", "a token"),
     "token_revoked": ("revoked", "a token"),
+    "token_restored": ("restored", "a token"),
+    "alarm.dismiss": ("dismissed", "an alarm"),
     "config": ("changed", "a setting"),
-    "redeliver": ("told again", "an event"),
-    "webhook_created": ("made", "a webhook"),
+    "redeliver": ("redelivered", "an event"),
+    "webhook_created": ("created", "a webhook"),
+    "webhook_changed": ("changed", "a webhook"),
     "webhook_deleted": ("deleted", "a webhook"),
+    "webhook_key_rotated": ("rotated", "a signing key"),
 }
-WORDS = {action: f"{verb} {of}".strip() for action, (verb, of) in ACTIONS.items()}
-
-# Where what was changed is shown, by the word before the colon of a subject; {} is what follows it.
-PLACES: Mapping[str, str] = {
-    "job": "/jobs/{}",
-    "group": "/groups/{}",
-    "event": "/events/{}",
-    "webhook": "/webhooks/{}",
-}
-LISTS: Mapping[str, str] = {
-    "kind": "/kinds",
+# Lists and pages that show what has no page of its own.
+SHOWN_ON: Mapping[str, str] = {
     "worker": "/workers",
-    "schedule": "/schedules",
+    "jobs": "/jobs",
     "setting": "/settings",
+    "alarm": "/",
     "service": "/settings",
 }
 
 
+def actions() -> dict[str, tuple[str, str]]:
+    """Two capabilities that share an action share its verb: `deleted an export or a dump`."""
+    known = dict(ACTIONS)
+    for capability in capabilities():
+        for action, (verb, of) in capability.audit.items():
+            before = known.get(action)
+            known[action] = (verb, of) if before is None else (before[0], f"{before[1]} or {of}")
+    return known
+
+
+def action_words() -> dict[str, str]:
+    return {action: f"{verb} {of}".strip() for action, (verb, of) in actions().items()}
+
+
 def routes() -> list[Route]:
-    return [page("/audit", show)]
+    return [page("/audit", show, OPERATORS)]
 
 
 async def show(request: Request, caller: Caller) -> Response:
@@ -77,14 +93,15 @@ async def show(request: Request, caller: Caller) -> Response:
         subject=subject_of(asked["subject"]),
         limit=PAGE_LENGTH,
     )
+    known = actions()
     return await render(
         request,
         caller,
         "audit.html",
-        entries_found=[{**entry, **target(entry, caller)} for entry in found],
+        entries_found=[{**entry, **target(entry, caller, known)} for entry in found],
         filters=FILTERS,
         asked=asked,
-        words=WORDS,
+        words=action_words(),
         times=TIMES,
         cursor=cursor,
         next_cursor=next_cursor(found, PAGE_LENGTH),
@@ -116,22 +133,14 @@ def subject_of(text: str | None) -> str | None:
         return text
 
 
-def target(entry: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+def target(entry: Mapping[str, Any], caller: Caller, known: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """What was changed, as a kind of thing, its name, and the path of its page, if it has one."""
     what, _, name = str(entry["subject"]).partition(":")
-    path = PLACES[what].format(name) if what in PLACES and _is_id(name) else LISTS.get(what)
+    verb, of = known.get(entry["action"], (entry["action"], ""))
+    # What was deleted has no page any more.
+    gone = verb == "deleted" and what in of.split()
+    path = None if gone else SHOWN_ON.get(what) or place_of(what, name)
     if what == "token":
         path = "/settings/tokens" if caller.role == "admin" else None
         name = str(entry["details"].get("name") or name)
-    if what == "webhook" and entry["action"] == "webhook_deleted":
-        path = None
-    verb = ACTIONS.get(entry["action"], (entry["action"], ""))[0]
-    return {"verb": verb, "what": what, "name": name, "path": path, "is_id": _is_id(name)}
-
-
-def _is_id(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
+    return {"verb": verb, "what": what, "name": name, "path": path, "is_id": is_id(name)}

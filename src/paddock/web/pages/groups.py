@@ -1,7 +1,6 @@
 """Jobs that belong together: open groups first, then those that ended last; one group with its jobs, failed ones first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -9,10 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.api.access import PEOPLE
 from paddock.api.errors import not_found
 from paddock.api.ids import path_id
+from paddock.api.keyset import cursor_after
 from paddock.api.pagination import read_cursor, write_cursor
-from paddock.api.routes.changing import act_on_matching
+from paddock.api.services.changing import act_on_matching
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database
 from paddock.jobs import grouping, reading
@@ -20,6 +21,7 @@ from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Group, Job
 from paddock.log import masked
 from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.status_shares import StatusShare, status_shares
 
 PAGE_LENGTH = 50
 FIRST_OPEN = 20
@@ -30,20 +32,10 @@ FORETOLD_FROM = 5
 
 def routes() -> list[Route]:
     return [
-        page("/groups", show),
-        page("/groups/{group_id}", show_one),
-        form("/groups/{group_id}/retry", retry),
+        page("/groups", show, PEOPLE),
+        page("/groups/{group_id}", show_one, PEOPLE),
+        form("/groups/{group_id}/retry", retry, PEOPLE),
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One state of a group's jobs: `at` and `size` place its piece of the bar, in thousandths."""
-
-    status: str
-    n: int
-    at: int
-    size: int
 
 
 async def show(request: Request, caller: Caller) -> Response:
@@ -55,7 +47,7 @@ async def show(request: Request, caller: Caller) -> Response:
     if only_open:
         before: UUID | None = None if cursor is None else read_cursor(cursor, UUID)
         opened = await grouping.open_page(db, caller.scope, before=before, limit=PAGE_LENGTH)
-        next_open = write_cursor(opened[-1].id) if len(opened) == PAGE_LENGTH else None
+        next_open = cursor_after(opened, PAGE_LENGTH)
     else:
         opened = [] if cursor else await grouping.open_page(db, caller.scope, limit=FIRST_OPEN + 1)
         more_open = len(opened) > FIRST_OPEN
@@ -135,18 +127,12 @@ async def _jobs(db: Database, group: Group, caller: Caller) -> tuple[list[Job], 
     return found, group.total > len(found)
 
 
-def parts_of(group: Group, live: Mapping[str, int] | None = None) -> Sequence[Part]:
+def parts_of(group: Group, live: Mapping[str, int] | None = None) -> Sequence[StatusShare]:
     """Ended ones by how they ended, then the open ones; as far as they were counted by what they wait for."""
     counts = {"completed": group.completed, "failed": group.failed, "cancelled": group.cancelled}
     known = {status: (live or {}).get(status, 0) for status in ("claimed", "submitted")}
     counts |= {**known, "pending": max(0, group.open - sum(known.values()))}
-    total = max(1, sum(counts.values()))
-    parts, before = [], 0
-    for status, n in counts.items():
-        at, size = before * 1000 // total, n * 1000 // total
-        parts.append(Part(status, n, at, max(size, 4) if n else 0))
-        before += n
-    return parts
+    return status_shares(counts)
 
 
 def time_left(group: Group, now: datetime | None = None) -> timedelta | None:

@@ -10,26 +10,23 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from paddock.api.databases import may_dump
+from paddock.api.access import PEOPLE
 from paddock.api.edge import root_of
-from paddock.api.errors import ApiError
-from paddock.api.parts import check_part
-from paddock.api.plane import Plane
-from paddock.api.routes.jobs import visible_job
-from paddock.api.routes.submitting import check_retry
+from paddock.api.plane import ControlPlane
+from paddock.api.services.changing import cancel_one
+from paddock.api.services.jobs import visible_job
+from paddock.api.services.submitting import check_retry
 from paddock.api.tokens import Caller
-from paddock.dumps import dumps
-from paddock.exports import plain, snapshot_states
-from paddock.exports.kinds import EXPORT
-from paddock.exports.removing import REMOVE
+from paddock.capability import each
 from paddock.jobs import grouping, logs, reading
 from paddock.jobs.model import Group, Job
 from paddock.jobs.overviews import SQL as OVERVIEWS
-from paddock.jobs.timelines import Entry
+from paddock.jobs.timelines import TimelineEntry
 from paddock.log import masked
 from paddock.web import job_actions, job_log, job_words, timeline, words
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 from paddock.web.progress import progress_now
+from paddock.web.purposes import Purpose
 from paddock.web.standing import standing_of
 
 LOG_BYTES = 64 * 1024
@@ -37,11 +34,11 @@ LOG_BYTES = 64 * 1024
 
 def routes() -> list[Route]:
     return [
-        page("/jobs/{job_id}", show),
-        page("/jobs/{job_id}/log", download_log),
-        form("/jobs/{job_id}/cancel", cancel),
-        form("/jobs/{job_id}/retry", retry),
-        form("/jobs/{job_id}/run-now", run_now),
+        page("/jobs/{job_id}", show, PEOPLE),
+        page("/jobs/{job_id}/log", download_log, PEOPLE),
+        form("/jobs/{job_id}/cancel", cancel, PEOPLE),
+        form("/jobs/{job_id}/retry", retry, PEOPLE),
+        form("/jobs/{job_id}/run-now", run_now, PEOPLE),
     ]
 
 
@@ -54,20 +51,23 @@ async def show(request: Request, caller: Caller) -> Response:
         return not asked or not asked.isdisjoint(names)
 
     now = datetime.now(UTC) if job.ended else await plane.core.db.fetchval(OVERVIEWS["clock"])
-    shown = job_words.shown(plane, job)
+    shown = job_words.job_as_json(plane, job)
     values: dict[str, Any] = {"shown": shown, "result": masked(job.result), "progress": progress_now(job, now)}
     entries = await reading.timeline_of(plane.core.db, job) if wanted("job", "course", "lines") else []
     # Before its end it has no cleanup to be drawn.
     related = await _related(plane, caller, job) if wanted("related") or (wanted("course") and job.ended) else None
     if wanted("job"):
         values |= await _standing(request, caller, job, entries, now)
+        kind = plane.core.kinds.get(job.kind)
+        values["repeats"] = job.ended and job.cleanup_of is None and job_actions.may_submit(kind, caller)
     if wanted("course"):
         drawing = timeline.draw(job, entries, now, None if related is None else related.cleanup)
         values |= {"drawing": drawing, "totals": timeline.totals(job, now), "steps": job_words.steps(entries, job)}
     if wanted("lines"):
         values["log"] = await _log(plane, job, entries, request.query_params.get("after") if asked else None)
     if wanted("related"):
-        values |= {"related": related, "group": await _group(plane, caller, job)}
+        ordered = await job_words.ordered_by(plane, caller, job)
+        values |= {"related": related, "group": await _group(plane, caller, job), "ordered": ordered}
     if wanted("commands"):
         values["commands"] = job_actions.as_commands(plane, caller, job, shown["payload"], _server(request))
     if not asked:
@@ -76,7 +76,7 @@ async def show(request: Request, caller: Caller) -> Response:
 
 
 async def _standing(
-    request: Request, caller: Caller, job: Job, entries: Sequence[Entry], now: datetime
+    request: Request, caller: Caller, job: Job, entries: Sequence[TimelineEntry], now: datetime
 ) -> dict[str, Any]:
     why = await job_words.explained(request, caller, job, entries, now)
     drained = (await standing_of(request)).drained
@@ -97,17 +97,7 @@ def _server(request: Request) -> str:
 # What belongs to it
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
-    """Shown by its name, or where it has none by its id."""
-
-    what: str
-    path: str
-    id: UUID | str
-    name: str = ""
-
-
-async def _related(plane: Plane, caller: Caller, job: Job) -> reading.Related:
+async def _related(plane: ControlPlane, caller: Caller, job: Job) -> reading.Related:
     found = await reading.related(plane.core.db, job)
 
     def seen(one: reading.Relative | None) -> reading.Relative | None:
@@ -124,35 +114,16 @@ async def _related(plane: Plane, caller: Caller, job: Job) -> reading.Related:
     )
 
 
-async def _group(plane: Plane, caller: Caller, job: Job) -> Group | None:
+async def _group(plane: ControlPlane, caller: Caller, job: Job) -> Group | None:
     if job.group_id is None:
         return None
     row = await plane.core.db.fetchrow(grouping.SQL["group"], job.group_id)
     return grouping.group_of(row) if row is not None and caller.sees(row["owner"]) else None
 
 
-async def _made_for(plane: Plane, caller: Caller, job: Job) -> list[Purpose]:
-    """The export, snapshot or dump whose files it makes or takes away, as long as there is one."""
-    if dump_id := job.payload.get("dump_id"):
-        dump = await dumps.get(plane.core.db, str(dump_id))
-        gone = dump is None or dump.status == "deleting" or not may_dump(plane.config, caller, dump.database)
-        return [] if gone else [Purpose("Dump", f"/dumps/{dump_id}", str(dump_id), str(dump_id))]
-    if job.kind not in (EXPORT.name, REMOVE.name):
-        return []
-    if export_id := job.payload.get("export_id"):
-        export = await plain.get(plane.core.db, UUID(export_id))
-        if export is None or not caller.sees(export.owner):
-            return []
-        return [Purpose("Export", f"/exports/{export.id}", export.id)]
-    snapshot_id = job.payload.get("snapshot_id")
-    snapshot = None if snapshot_id is None else await snapshot_states.get(plane.core.db, UUID(snapshot_id))
-    if snapshot is None or not caller.sees(snapshot.owner):
-        return []
-    mapping = f"/mappings/{snapshot.mapping_id}?version={snapshot.mapping_version}"
-    return [
-        Purpose("Snapshot", f"/snapshots/{snapshot.id}", snapshot.id, snapshot.name),
-        Purpose("Mapping", mapping, snapshot.mapping_id),
-    ]
+async def _made_for(plane: ControlPlane, caller: Caller, job: Job) -> list[Purpose]:
+    """What it makes or takes away, as long as there is one: each capability knows its own."""
+    return [purpose for _, made_for in each("made_for") for purpose in await made_for(plane, caller, job)]
 
 
 # The log
@@ -168,7 +139,7 @@ class Log:
     nothing: str | None = None
 
 
-async def _log(plane: Plane, job: Job, entries: Sequence[Entry], after: str | None = None) -> Log:
+async def _log(plane: ControlPlane, job: Job, entries: Sequence[TimelineEntry], after: str | None = None) -> Log:
     tail = await logs.tail(plane.core.db, job.id, after, LOG_BYTES)
     workers: dict[UUID, str] = {
         entry.attempt_id: entry.worker for entry in entries if entry.attempt_id is not None and entry.worker
@@ -206,13 +177,7 @@ async def download_log(request: Request, caller: Caller) -> Response:
 async def cancel(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     job = await visible_job(plane, caller, request.path_params["job_id"])
-    check_part(plane, caller, job)
-    reason = await field(request, "reason") or "from the dashboard"
-    verdict = (await plane.core.cancel([job.id], actor=caller.actor, reason=reason))[job.id]
-    if verdict == "finished":
-        raise ApiError(409, "already_finished", "The job had ended already; nothing was cancelled.")
-    if verdict == "cleanup":
-        raise ApiError(409, "cleanup_not_cancellable", "A cleanup is not cancelled; it ends by itself.")
+    await cancel_one(plane, caller, job, await field(request, "reason") or "from the dashboard")
     return back(request, f"/jobs/{job.id}", "The job was cancelled.")
 
 

@@ -15,7 +15,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from paddock.api.access import PEOPLE
 from paddock.api.errors import ApiError
+from paddock.api.kinds_seen import may_see_kind
 from paddock.api.signin import is_secure
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
@@ -25,7 +27,7 @@ from paddock.jobs.filtering import Filter
 from paddock.jobs.model import STATUSES, Job, JobId
 from paddock.web import job_columns, job_filters
 from paddock.web.frame import back, field, form, page, plane_of, regions, render, templates, url_of
-from paddock.web.job_filters import Asked, here, path_back
+from paddock.web.job_filters import JobListRequest, here, path_back
 from paddock.web.job_rows import Rows
 from paddock.web.pages import jobs_acting, jobs_download
 
@@ -53,7 +55,12 @@ LOOKED_AT: Mapping[str, Sequence[str]] = {
 
 def routes() -> list[Route]:
     # Before those of one job, whose id could be any word.
-    return [page("/jobs", show), form("/jobs/columns", choose), *jobs_download.routes(), *jobs_acting.routes()]
+    return [
+        page("/jobs", show, PEOPLE),
+        form("/jobs/columns", choose, PEOPLE),
+        *jobs_download.routes(),
+        *jobs_acting.routes(),
+    ]
 
 
 async def show(request: Request, caller: Caller) -> Response:
@@ -65,7 +72,7 @@ async def show(request: Request, caller: Caller) -> Response:
         # A form sends its empty fields too; what people copy and save should not have them.
         return RedirectResponse(url_of(request, "/jobs", **asked.query, cursor=cursor), 303)
     found, problem = reading.Page([], None, None), None
-    kept = await _kept(request, caller) if wanted else []
+    kept = await _jobs_on_screen(request, caller) if wanted else []
     try:
         if asked.filter is not None and not kept and (not wanted or "rows" in wanted):
             found = await reading.page(
@@ -94,13 +101,27 @@ async def show(request: Request, caller: Caller) -> Response:
         row=_row(request, asked, columns, fresh=not wanted),
         kinds=_kinds(request, caller, asked),
         statuses=STATUSES,
+        counts={} if wanted else await _counts(request, caller, asked),
         here_query=here(asked.query, cursor),
         for_script=_for_script(request, asked, cursor),
     )
 
 
+async def _counts(request: Request, caller: Caller, asked: JobListRequest) -> Mapping[str, int]:
+    """How many there are of each status, where that is known anyway: of all jobs, or of one kind."""
+    if asked.filter is None or asked.query.keys() - {"status", "kind"}:
+        return {}
+    by_kind = (await reading.counts(plane_of(request).core.db, caller.scope)).by_kind
+    kinds = [asked.filter.kind] if asked.filter.kind is not None else list(by_kind)
+    found: dict[str, int] = dict.fromkeys(STATUSES, 0)
+    for kind in kinds:
+        for status, n in by_kind.get(kind, {}).items():
+            found[status] = found.get(status, 0) + n
+    return found
+
+
 def _row(
-    request: Request, asked: Asked, columns: Sequence[job_columns.Column], *, fresh: bool
+    request: Request, asked: JobListRequest, columns: Sequence[job_columns.Column], *, fresh: bool
 ) -> Callable[[Job], Markup]:
     add = cache(lambda name, value: url_of(request, "/jobs", **asked.plus(name, value)))
     keys = [column.key for column in columns]
@@ -115,7 +136,7 @@ def _row(
     return draw if fresh else lambda job: ROWS.drawn(job, look, draw)
 
 
-async def _kept(request: Request, caller: Caller) -> list[Job]:
+async def _jobs_on_screen(request: Request, caller: Caller) -> list[Job]:
     """The jobs on screen, as they are now."""
     ids = _ids(request.query_params.get("rows", ""))
     return (
@@ -130,7 +151,7 @@ def _ids(text: str) -> list[JobId]:
         return []
 
 
-async def _fresh(request: Request, asked: Asked, kept: Sequence[Job]) -> list[JobId]:
+async def _fresh(request: Request, asked: JobListRequest, kept: Sequence[Job]) -> list[JobId]:
     """What matches now and is not on screen, unless it is older than all that is."""
     if asked.filter is None or not kept:
         return []
@@ -153,13 +174,15 @@ async def _bulk(request: Request, caller: Caller) -> Job | None:
     return next((job for job in found if job.kind == BULK.name and caller.sees(job.owner)), None)
 
 
-def _kinds(request: Request, caller: Caller, asked: Asked) -> list[str]:
-    own = {kind.name for kind in plane_of(request).core.kinds if not kind.housekeeping}
+def _kinds(request: Request, caller: Caller, asked: JobListRequest) -> list[str]:
+    plane = plane_of(request)
+    known = [kind.name for kind in plane.core.kinds if not kind.housekeeping]
+    own = {name for name in known if may_see_kind(plane.config, caller, name)}
     # A job may be of a kind that this replica does not know.
     return sorted(own | {str(asked.query["kind"])} if "kind" in asked.query else own)
 
 
-def _for_script(request: Request, asked: Asked, cursor: str | None) -> dict[str, Any]:
+def _for_script(request: Request, asked: JobListRequest, cursor: str | None) -> dict[str, Any]:
     """What jobs.js tells with whether a job it hears of belongs on this list."""
     filter: Filter | None = asked.filter
     if filter is None:

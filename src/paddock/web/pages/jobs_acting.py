@@ -12,18 +12,20 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from paddock.api.access import PEOPLE
 from paddock.api.errors import ApiError
 from paddock.api.idempotency import key_of
 from paddock.api.parts import no_parts_of
-from paddock.api.routes.changing import act_on_matching, count_matching
-from paddock.api.routes.submitting import check_retry
+from paddock.api.services.changing import act_on_matching, count_matching
+from paddock.api.services.submitting import check_retry
 from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
+from paddock.jobs.acting import audit_many
 from paddock.jobs.errors import Draining, Refused
 from paddock.jobs.model import Job, JobId
 from paddock.web import job_filters
 from paddock.web.frame import back, field, form, page, plane_of, render, url_of
-from paddock.web.job_filters import Asked, here, path_back
+from paddock.web.job_filters import JobListRequest, here, path_back
 from paddock.web.words import machine, number, plural
 
 MOST_SELECTED = 200
@@ -55,11 +57,11 @@ LEFT: Mapping[str, str] = {
 
 def routes() -> list[Route]:
     return [
-        form("/jobs/selected", act_on_selected),
-        page("/jobs/cancel", partial(ask_about_all, "cancel")),
-        form("/jobs/cancel", partial(act_on_all, "cancel")),
-        page("/jobs/retry", partial(ask_about_all, "retry")),
-        form("/jobs/retry", partial(act_on_all, "retry")),
+        form("/jobs/selected", act_on_selected, PEOPLE),
+        page("/jobs/cancel", partial(ask_about_all, "cancel"), PEOPLE),
+        form("/jobs/cancel", partial(act_on_all, "cancel"), PEOPLE),
+        page("/jobs/retry", partial(ask_about_all, "retry"), PEOPLE),
+        form("/jobs/retry", partial(act_on_all, "retry"), PEOPLE),
     ]
 
 
@@ -94,7 +96,7 @@ async def _chosen(request: Request) -> tuple[str, list[JobId]]:
     if action not in DONE or not ids:
         raise ApiError(422, "nothing_chosen", "Nothing was chosen, or it has changed meanwhile; nothing was done.")
     if len(ids) > MOST_SELECTED:
-        raise ApiError(422, "too_many", f"At most {MOST_SELECTED} jobs at once; use the action on all that match.")
+        raise ApiError(422, "too_many", f"No more than {MOST_SELECTED} jobs at once; use the action on all that match.")
     return action, ids
 
 
@@ -110,20 +112,28 @@ async def _cancel(request: Request, caller: Caller, jobs: Sequence[Job], reason:
 async def _one_by_one(request: Request, caller: Caller, action: str, jobs: Sequence[Job], reason: str) -> Counter[str]:
     """One that is refused stops none of the others; drain mode stops all that are left."""
     core, left = plane_of(request).core, Counter[str]()
-    for place, job in enumerate(jobs):
-        try:
-            if action == "run-now":
-                await core.run_now(job.id, actor=caller.actor)
-                continue
-            check_retry(plane_of(request), caller, job)
-            await core.retry(job.id, actor=caller.actor, reason=reason)
-        except Draining:
-            if not place:
-                raise
-            left["draining"] += len(jobs) - place
-            break
-        except (Refused, ApiError) as refused:
-            left[refused.code if refused.code in LEFT else refused.message] += 1
+    alone, done = len(jobs) == 1, list[JobId]()
+    try:
+        for place, job in enumerate(jobs):
+            try:
+                if action == "run-now":
+                    await core.run_now(job.id, actor=caller.actor, audited=alone)
+                else:
+                    check_retry(plane_of(request), caller, job)
+                    await core.retry(job.id, actor=caller.actor, reason=reason, audited=alone)
+                done.append(job.id)
+            except Draining:
+                if not place:
+                    raise
+                left["draining"] += len(jobs) - place
+                break
+            except (Refused, ApiError) as refused:
+                left[refused.code if refused.code in LEFT else refused.message] += 1
+    finally:
+        # Whatever stopped it, what was done is in the audit log.
+        if not alone:
+            async with core.db.transaction() as tx:
+                await audit_many(tx, caller.actor, action.replace("-", "_"), done, reason)
     return left
 
 
@@ -179,5 +189,5 @@ async def act_on_all(action: bulk.Action, request: Request, caller: Caller) -> R
     return back(request, path_back(await field(request, "from"), bulk=job.id))
 
 
-def _body(asked: Asked, reason: str) -> dict[str, Any]:
+def _body(asked: JobListRequest, reason: str) -> dict[str, Any]:
     return {"filter": dict(asked.query), "reason": reason}

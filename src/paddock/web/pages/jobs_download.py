@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from paddock.api.access import PEOPLE
 from paddock.api.errors import ApiError
 from paddock.api.pagination import encode
 from paddock.api.tokens import Caller
@@ -33,7 +34,7 @@ Write = Callable[[AsyncIterator[tuple[Sequence[Job], bool]], Sequence[Column]], 
 
 
 def routes() -> list[Route]:
-    return [page("/jobs.csv", as_csv), page("/jobs.json", as_json)]
+    return [page("/jobs.csv", as_csv, PEOPLE), page("/jobs.json", as_json, PEOPLE)]
 
 
 async def as_csv(request: Request, caller: Caller) -> Response:

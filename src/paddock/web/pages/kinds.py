@@ -11,7 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api import auditing
+from paddock.api.access import OPERATORS, PEOPLE
 from paddock.api.errors import not_found
+from paddock.api.kinds_seen import may_see_kind
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database
 from paddock.jobs import charting, last_hour, reading
@@ -20,9 +22,10 @@ from paddock.jobs.last_hour import Ended
 from paddock.jobs.overviews import KindSeen, WorkerSeen
 from paddock.jobs.trends import error_groups
 from paddock.web import words
-from paddock.web.charting import Chart, Line, Mark
+from paddock.web.charting import Chart, ChartLine, Mark
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 from paddock.web.glance import glances
+from paddock.web.job_actions import may_submit
 from paddock.web.policy import in_short, policy_of
 
 RANGES: Mapping[str, timedelta] = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
@@ -36,10 +39,10 @@ NOTHING: Mapping[str, Any] = {
 
 def routes() -> list[Route]:
     return [
-        page("/kinds", show),
-        page("/kinds/{kind}", show_one),
-        form("/kinds/{kind}/pause", pause),
-        form("/kinds/{kind}/resume", resume),
+        page("/kinds", show, PEOPLE),
+        page("/kinds/{kind}", show_one, PEOPLE),
+        form("/kinds/{kind}/pause", pause, OPERATORS),
+        form("/kinds/{kind}/resume", resume, OPERATORS),
     ]
 
 
@@ -55,12 +58,12 @@ class Row:
 
     @property
     def waits_in_vain(self) -> bool:
-        return not self.seen.offered and not self.seen.paused
+        return self.seen.unoffered and not self.seen.paused
 
 
 async def show(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
-    seen = [kind for kind in await reading.kinds(db) if caller.operator or not kind.internal]
+    seen = [kind for kind in await reading.kinds(db) if _may_see(request, caller, kind)]
     ended, codes, workers = await _figures(db) if caller.operator else ({}, {}, [])
     rows = [
         Row(kind, in_short(kind), ended.get(kind.name, Ended()), _offering(workers, kind), codes.get(kind.name))
@@ -88,6 +91,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
         "kind.html",
         kind=kind,
         policy=policy_of(kind, core.kinds.get(kind.name)),
+        submits=may_submit(core.kinds.get(kind.name), caller),
         within=within,
         ranges=list(RANGES),
         **values,
@@ -114,9 +118,13 @@ async def _from(request: Request) -> str:
 async def _kind(request: Request, caller: Caller) -> KindSeen:
     name = request.path_params["kind"]
     for kind in await reading.kinds(plane_of(request).core.db):
-        if kind.name == name and (caller.operator or not kind.internal):
+        if kind.name == name and _may_see(request, caller, kind):
             return kind
     raise not_found("kind")
+
+
+def _may_see(request: Request, caller: Caller, kind: KindSeen) -> bool:
+    return caller.operator or (not kind.internal and may_see_kind(plane_of(request).config, caller, kind.name))
 
 
 async def _figures(db: Database) -> tuple[dict[str, Ended], dict[str, str], list[WorkerSeen]]:
@@ -157,9 +165,9 @@ async def _drawn(request: Request, kind: KindSeen, length: timedelta) -> dict[st
 async def _charts(request: Request, kind: str, length: timedelta, marks: Sequence[Mark]) -> list[Chart]:
     db, seen = plane_of(request).core.db, glances(request)
 
-    async def line(metric: str, name: str, tone: str, *, dashed: bool = False) -> Line:
+    async def line(metric: str, name: str, tone: str, *, dashed: bool = False) -> ChartLine:
         read = partial(charting.series, db, metric, kind, length)
-        return Line(name, tone, await seen.shared(f"series {metric} {kind} {length}", read), dashed)
+        return ChartLine(name, tone, await seen.shared(f"series {metric} {kind} {length}", read), dashed)
 
     return [
         Chart("throughput", "Completed", [await line("throughput", "completed", "good")], marks),

@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paddock.api.auth import authenticate
-from paddock.api.errors import ApiError, database_away
+from paddock.api.database_problems import database_problem
+from paddock.api.errors import ApiError
 from paddock.api.tokens import Caller
 from paddock.web.frame import plane_of, problem
 
@@ -27,6 +28,6 @@ async def _caller(request: Request) -> Caller | None:
     except ApiError:
         return None
     except Exception as error:
-        if not database_away(error):
+        if database_problem(error) is None:
             raise
         return None

@@ -3,6 +3,7 @@ counts. For an analyst: their own newest work."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
@@ -10,17 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paddock.api.errors import ApiError
+from paddock.api.access import OPERATORS, PEOPLE
+from paddock.api.errors import ApiError, invalid_field
 from paddock.api.tokens import Caller
-from paddock.jobs import reading
+from paddock.jobs import alarms, reading
 from paddock.jobs.charting import Series
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import STATUSES
 from paddock.jobs.overviews import Counts, WorkerSeen
 from paddock.jobs.trends import RANGES, Range, Trend
 from paddock.web import words
-from paddock.web.charting import Chart, Line, Mark, marks_of
-from paddock.web.frame import page, plane_of, regions, render, templates
+from paddock.web.charting import Chart, ChartLine, Mark, marks_of
+from paddock.web.frame import back, field, form, page, plane_of, regions, render, templates
 from paddock.web.glance import Glance, Glances, glances
 from paddock.web.judging import Facts, judged, judged_own, spoken
 from paddock.web.standing import standing_of
@@ -32,7 +34,7 @@ DRAWN_SECONDS = 3.0
 
 
 def routes() -> list[Route]:
-    return [page("/", show)]
+    return [page("/", show, PEOPLE), form("/dismiss", dismiss, OPERATORS)]
 
 
 async def show(request: Request, caller: Caller) -> Response:
@@ -56,6 +58,18 @@ async def show(request: Request, caller: Caller) -> Response:
     return await render(request, caller, "overview.html", **values)
 
 
+async def dismiss(request: Request, caller: Caller) -> Response:
+    try:
+        up_to = datetime.fromisoformat(await field(request, "up_to"))
+    except ValueError:
+        raise invalid_field("up_to", "Send the time that the alarm was shown with.") from None
+    if up_to.tzinfo is None:
+        raise invalid_field("up_to", "Send the time with its zone.")
+    await alarms.dismiss(plane_of(request).core, await field(request, "alarm"), up_to, actor=caller.actor)
+    glances(request).forget()
+    return back(request, "/", "The alarm is dismissed; it comes back when something new happens.")
+
+
 async def _summary(request: Request, glance: Glance) -> dict[str, Any]:
     standing = await standing_of(request)
     facts = Facts(
@@ -70,8 +84,10 @@ async def _summary(request: Request, glance: Glance) -> dict[str, Any]:
         retried_deliveries=glance.retried_deliveries,
         retried_since=glance.retried_since,
         hanging=glance.hanging,
+        failed_schedules=glance.failed_schedules,
+        dismissed=glance.dismissed,
     )
-    clauses = judged(facts)
+    clauses = [*judged(facts), *await glances(request).alarms()]
     return {
         "clauses": clauses,
         "spoken": spoken(clauses),
@@ -110,10 +126,10 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
     series = trend.series
     step = words.duration(trend.step)
 
-    def lines(metric: str, tone: str) -> list[Line]:
+    def lines(metric: str, tone: str) -> list[ChartLine]:
         return [
-            Line("p95", tone, series[f"{metric}_p95"], dashed=True),
-            Line("p50", tone, series[f"{metric}_p50"]),
+            ChartLine("p95", tone, series[f"{metric}_p95"], dashed=True),
+            ChartLine("p50", tone, series[f"{metric}_p50"]),
         ]
 
     average, failed = _average(series["throughput"]), sum(_values(series["failures"]))
@@ -121,16 +137,16 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
         Chart(
             "throughput",
             "Throughput",
-            [Line("completed", "good", series["throughput"], now=f"{words.number(average)} on average")],
+            [ChartLine("completed", "good", series["throughput"], now=f"{words.number(average)} on average")],
             marks,
             "jobs/s",
             "No job completed in this time",
         ),
-        Chart("backlog", "Backlog", [Line("waiting", "wait", series["backlog"])], marks, "jobs", "Nothing waited"),
+        Chart("backlog", "Backlog", [ChartLine("waiting", "wait", series["backlog"])], marks, "jobs", "Nothing waited"),
         Chart(
             "running",
             "Running",
-            [Line("running", "busy", series["running"])],
+            [ChartLine("running", "busy", series["running"])],
             marks,
             "jobs",
             "Nothing was seen running",
@@ -140,7 +156,7 @@ def charts_of(trend: Trend, asked: Range, marks: Sequence[Mark]) -> list[Chart]:
         Chart(
             "failures",
             "Failures",
-            [Line("failed", "bad", series["failures"], bars=True, now=f"{words.number(failed)} in {asked.name}")],
+            [ChartLine("failed", "bad", series["failures"], bars=True, now=f"{words.number(failed)} in {asked.name}")],
             marks,
             f"jobs per {step}",
             "No job failed in this time",
@@ -159,7 +175,7 @@ def _average(series: Series) -> float:
 
 def _tables(glance: Glance, errors: Sequence[Any]) -> dict[str, Any]:
     internal = {kind.name for kind in glance.kinds if kind.internal}
-    workers = sorted((worker for worker in glance.workers if _shown(worker)), key=_order)
+    workers = sorted((worker for worker in glance.workers if _is_listed(worker)), key=_order)
     live = [worker for worker in workers if worker.live and not internal.issuperset(worker.kinds)]
     return {
         "statuses": STATUSES,
@@ -174,7 +190,7 @@ def _tables(glance: Glance, errors: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _shown(worker: WorkerSeen) -> bool:
+def _is_listed(worker: WorkerSeen) -> bool:
     """One that has ended as it should is of no more interest here."""
     return worker.live or not worker.dying
 

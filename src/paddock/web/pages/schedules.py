@@ -9,21 +9,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.api.access import OPERATORS
 from paddock.api.errors import ApiError, not_found
-from paddock.api.routes.schedules import check_owner
-from paddock.api.routes.submitting import check_kind
+from paddock.api.services import schedules as scheduling
 from paddock.api.tokens import Caller
 from paddock.jobs import reading, schedules, timing
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import Filter
-from paddock.jobs.kinds import Kinds
-from paddock.jobs.model import Job
+from paddock.jobs.kinds import Kinds, Trigger
 from paddock.jobs.overviews import SQL as OVERVIEWS
+from paddock.jobs.schedule_runs import Run, last_runs, runs_of
 from paddock.jobs.schedules import Schedule
 from paddock.log import masked
 from paddock.web import words
+from paddock.web.form_problems import named_fields
 from paddock.web.frame import back, field, form, page, plane_of, render
-from paddock.web.schedule_form import Form, changes_to, filled, form_of, new_schedule, timing_of, told, values_of
+from paddock.web.schedule_form import (
+    Form,
+    changes_to,
+    filled,
+    form_of,
+    new_schedule,
+    timing_of,
+    values_of,
+)
 
 MOST = 500
 MOST_RUNS = 20
@@ -33,24 +42,24 @@ FORESEEN = 5
 def routes() -> list[Route]:
     # "-" is the name of no schedule.
     return [
-        page("/schedules", show),
-        form("/schedules", create),
-        page("/schedules/-/new", show_new),
-        page("/schedules/-/times", show_times),
-        page("/schedules/{name}", show_one),
-        page("/schedules/{name}/edit", show_edit),
-        form("/schedules/{name}/edit", change),
-        form("/schedules/{name}/run", run),
-        form("/schedules/{name}/switch", switch),
-        form("/schedules/{name}/delete", delete),
+        page("/schedules", show, OPERATORS),
+        form("/schedules", create, OPERATORS),
+        page("/schedules/-/new", show_new, OPERATORS),
+        page("/schedules/-/times", show_times, OPERATORS),
+        page("/schedules/{name}", show_one, OPERATORS),
+        page("/schedules/{name}/edit", show_edit, OPERATORS),
+        form("/schedules/{name}/edit", change, OPERATORS),
+        form("/schedules/{name}/run", run, OPERATORS),
+        form("/schedules/{name}/switch", switch, OPERATORS),
+        form("/schedules/{name}/delete", delete, OPERATORS),
     ]
 
 
 async def show(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
-    found = await schedules.page(db, limit=MOST)
-    last = [schedule.last_job_id for schedule in found if schedule.last_job_id is not None]
-    jobs: Mapping[object, Job] = {job.id: job for job in await reading.jobs(db, last)} if last else {}
+    kinds = plane_of(request).core.kinds
+    found = [schedule for schedule in await schedules.page(db, limit=MOST) if _trigger(kinds, schedule) is None]
+    runs = await last_runs(db, kinds, [schedule.name for schedule in found])
     own = [schedule for schedule in found if not schedule.internal]
     return await render(
         request,
@@ -58,15 +67,22 @@ async def show(request: Request, caller: Caller) -> Response:
         "schedules.html",
         schedules=own,
         internal=[schedule for schedule in found if schedule.internal],
-        jobs=jobs,
-        summary=_summary(own, jobs),
+        runs=runs,
+        summary=_summary(own, runs),
     )
+
+
+def _trigger(kinds: Kinds, schedule: Schedule) -> Trigger | None:
+    """Where it is run by hand, of those that have a page of their own."""
+    kind = kinds.get(schedule.kind)
+    return None if kind is None else kind.trigger
 
 
 async def show_one(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
     schedule = await _schedule(request)
-    runs = await reading.page(db, Filter(schedule=schedule.name, include_housekeeping=True), limit=MOST_RUNS)
+    made = await reading.page(db, Filter(schedule=schedule.name, include_housekeeping=True), limit=MOST_RUNS)
+    runs = await runs_of(db, plane_of(request).core.kinds, [job.id for job in made.jobs])
     first = schedule.next_at
     times = _foreseen(schedule.every, schedule.cron, schedule.timezone, first) if schedule.enabled and first else []
     return await render(
@@ -74,9 +90,11 @@ async def show_one(request: Request, caller: Caller) -> Response:
         caller,
         "schedule.html",
         schedule=schedule,
+        trigger=_trigger(plane_of(request).core.kinds, schedule),
         payload=masked(schedule.payload),
-        runs=runs.jobs,
-        more=runs.next_cursor is not None,
+        jobs=made.jobs,
+        runs=runs,
+        more=made.next_cursor is not None,
         times=times,
     )
 
@@ -86,15 +104,13 @@ async def show_new(request: Request, caller: Caller) -> Response:
 
 
 async def create(request: Request, caller: Caller) -> Response:
-    core = plane_of(request).core
     asked = filled(dict(await request.form()))
     try:
         values = values_of(asked)
-        check_kind(plane_of(request), caller, asked.kind, values["payload"])
-        made = await schedules.create(core, new_schedule(asked, values, caller.owner), actor=caller.actor)
+        made = await scheduling.make(plane_of(request), caller, new_schedule(asked, values, caller.owner))
     except (ApiError, Refused) as error:
         return await _show_form(request, caller, asked.refused(error), None)
-    return back(request, f"/schedules/{made.name}", f"{made.name} is made.")
+    return back(request, f"/schedules/{made.name}", f"{made.name} was created.")
 
 
 async def show_edit(request: Request, caller: Caller) -> Response:
@@ -108,14 +124,11 @@ async def change(request: Request, caller: Caller) -> Response:
     try:
         values = values_of(asked)
         changes = changes_to(schedule, values)
-        if changes.keys() & {"kind", "payload"}:
-            check_kind(plane_of(request), caller, asked.kind, values["payload"])
-            check_owner(plane_of(request), caller, schedule, asked.kind)
         if changes:
-            await schedules.update(plane_of(request).core, schedule.name, changes, actor=caller.actor)
+            await scheduling.change(plane_of(request), caller, schedule, changes)
     except (ApiError, Refused) as error:
         return await _show_form(request, caller, asked.refused(error), schedule)
-    said = f"{schedule.name} is changed: {words.listed(sorted(changes))}." if changes else "Nothing was changed."
+    said = f"{schedule.name} was changed: {words.listed(sorted(changes))}." if changes else "Nothing was changed."
     return back(request, f"/schedules/{schedule.name}", said)
 
 
@@ -128,20 +141,20 @@ async def show_times(request: Request, caller: Caller) -> Response:
 
 async def run(request: Request, caller: Caller) -> Response:
     job = await schedules.run(plane_of(request).core, request.path_params["name"], actor=caller.actor)
-    return back(request, f"/jobs/{job.id}", f"{request.path_params['name']} made this job.")
+    return back(request, f"/jobs/{job.id}", f"{request.path_params['name']} created this job.")
 
 
 async def switch(request: Request, caller: Caller) -> Response:
     name, enabled = request.path_params["name"], await field(request, "enabled") == "on"
     await schedules.update(plane_of(request).core, name, {"enabled": enabled}, actor=caller.actor)
     to = f"/schedules/{name}" if await field(request, "from") == "schedule" else "/schedules"
-    return back(request, to, f"{name} is switched {'on' if enabled else 'off'}.")
+    return back(request, to, f"{name} is {'enabled' if enabled else 'disabled'}.")
 
 
 async def delete(request: Request, caller: Caller) -> Response:
     name = request.path_params["name"]
     await schedules.delete(plane_of(request).core, name, actor=caller.actor)
-    return back(request, "/schedules", f"{name} is deleted; the jobs it made stay.")
+    return back(request, "/schedules", f"{name} was deleted; its jobs stay.")
 
 
 async def _schedule(request: Request) -> Schedule:
@@ -189,7 +202,7 @@ async def _preview(request: Request, asked: Form) -> tuple[list[datetime], str |
         now = await plane_of(request).core.db.fetchval(OVERVIEWS["clock"])
         first = timing.checked(every=every, cron=cron, timezone=asked.timezone, now=now)
     except (ApiError, Refused) as error:
-        return [], next((message for _, message in told(error)), error.message)
+        return [], next((message for _, message in named_fields(error)), error.message)
     return _foreseen(every, cron, asked.timezone, first), None
 
 
@@ -199,7 +212,7 @@ def _foreseen(every: timedelta | None, cron: str | None, zone: str, first: datet
     return [at.astimezone(ZoneInfo(zone)) for at in times]
 
 
-def _summary(found: Sequence[Schedule], jobs: Mapping[object, Job]) -> str | None:
+def _summary(found: Sequence[Schedule], runs: Mapping[str, Sequence[Run]]) -> str | None:
     if not found:
         return None
     on = [schedule for schedule in found if schedule.enabled]
@@ -207,11 +220,11 @@ def _summary(found: Sequence[Schedule], jobs: Mapping[object, Job]) -> str | Non
     failed = [
         schedule.name
         for schedule in on
-        if (job := jobs.get(schedule.last_job_id)) is not None and job.status == "failed"
+        if (run := next((run for run in runs[schedule.name] if run.ended), None)) is not None and run.failed
     ]
     parts = [
-        f"{len(on)} of {words.plural(len(found), 'schedule')} on",
+        f"{len(on)} of {words.plural(len(found), 'schedule')} enabled",
         f"the last run of {words.listed(failed)} failed" if failed else "",
-        f"{words.listed(refused)} made no job when last due" if refused else "",
+        f"{words.listed(refused)} could not create a job when last due" if refused else "",
     ]
     return "; ".join(part for part in parts if part) + "."

@@ -11,10 +11,11 @@ from starlette.routing import Route
 
 from paddock import doctor
 from paddock.api import global_config, signin
+from paddock.api.access import OPERATORS, PEOPLE
 from paddock.api.errors import ApiError
 from paddock.api.global_config import SETTINGS
 from paddock.api.tokens import Caller
-from paddock.config import PREFIX, TABLES
+from paddock.config import PREFIX, known_settings, tables_of
 from paddock.web import standing
 from paddock.web.frame import back, field, form, page, plane_of, render
 from paddock.web.pages import tokens
@@ -33,12 +34,12 @@ PLACES = {
 
 def routes() -> list[Route]:
     return [
-        page("/settings", show),
-        form("/settings/link", make_link),
-        form("/settings/drain", drain),
-        form("/settings/config", change),
-        page("/settings/config", show_config),
-        page("/settings/doctor", show_doctor),
+        page("/settings", show, PEOPLE),
+        form("/settings/link", make_link, PEOPLE),
+        form("/settings/drain", drain, OPERATORS),
+        form("/settings/config", change, OPERATORS),
+        page("/settings/config", show_config, OPERATORS),
+        page("/settings/doctor", show_doctor, OPERATORS),
         *tokens.routes(),
     ]
 
@@ -84,7 +85,7 @@ async def drain(request: Request, caller: Caller) -> Response:
     reason = await field(request, "reason") or None
     await plane_of(request).core.drain(enabled, actor=caller.actor, reason=reason)
     standing.forget(request)
-    said = "New work is refused; what is queued goes on." if enabled else "New work is taken again."
+    said = "New work is refused; what is queued goes on." if enabled else "New work is accepted again."
     return back(request, "/settings", said)
 
 
@@ -100,7 +101,7 @@ async def change(request: Request, caller: Caller) -> Response:
             raise
         return await _show(request, caller, wrong=(name, text, error.details["fields"][0]["message"]))
     standing.forget(request)
-    return back(request, "/settings", f"{name} is changed." if text else f"{name} has its default again.")
+    return back(request, "/settings", f"{name} was changed." if text else f"{name} was reset to its default.")
 
 
 def _value(name: str, text: str) -> Any:
@@ -116,7 +117,8 @@ def _value(name: str, text: str) -> Any:
 
 async def show_config(request: Request, caller: Caller) -> Response:
     explained = {item.name: item for item in plane_of(request).config.explain()}
-    groups = {table: [explained[name] for name in names] for table, names in TABLES.items()}
+    tables = tables_of(known_settings().values())
+    groups = {table: [explained[name] for name in names] for table, names in tables.items()}
     set_here = [item for item in explained.values() if item.source != "default"]
     only_set = request.query_params.get("only") == "set"
     if only_set:

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from paddock.api import signin
+from paddock.api.access import PEOPLE, open_route
 from paddock.api.auth import authenticate
 from paddock.api.errors import ApiError
 from paddock.api.signin import Refusal
@@ -18,9 +19,9 @@ from paddock.web.frame import field, form, plane_of, problem, render, url_of
 
 def routes() -> list[Route]:
     return [
-        Route("/sign-in", show, methods=["GET"]),
-        Route("/sign-in", sign_in, methods=["POST"]),
-        form("/sign-out", sign_out),
+        open_route("/sign-in", show),
+        open_route("/sign-in", sign_in, method="POST"),
+        form("/sign-out", sign_out, PEOPLE),
     ]
 
 
@@ -46,7 +47,7 @@ TOKENS = {
     "expired": ("This token has expired", "Ask an admin for another."),
     "worker": (
         "This is a worker's token",
-        "It claims jobs and has nothing to look at: use one of role analyst, ops or admin.",
+        "It only claims jobs: use one of role analyst, ops or admin.",
     ),
     "unknown": ("This token is not known here", "Was it copied whole, and is it of this installation?"),
 }

@@ -9,11 +9,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.api import signin
+from paddock.api.access import ADMINS
 from paddock.api.errors import not_found
 from paddock.api.ids import path_id
 from paddock.api.keyset import next_cursor, read_place
-from paddock.api.routes.tokens import TokenBody, new_token
+from paddock.api.services.tokens import TokenBody, new_token
 from paddock.api.tokens import Caller
+from paddock.capability import grants
+from paddock.field_errors import sentence_of
 from paddock.web.frame import back, field, fields, form, page, plane_of, render
 
 PAGE_LENGTH = 50
@@ -24,12 +27,6 @@ ROLES = {
     "worker": "Claims jobs and nothing else: for `paddock worker`.",
 }
 EXPIRIES = {"1": "in a day", "7": "in a week", "30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "never"}
-GRANTS = {
-    "engine_roles": ("Engine roles", "What X-Use-Case-Id may say."),
-    "engines": ("Engines", "Which it may run SQL on."),
-    "destinations": ("Destinations", "Where it may write to."),
-    "databases": ("Databases", "Which it may dump."),
-}
 SENTENCES = {
     "string_too_short": "Fill this in.",
     "string_too_long": "It may have 200 characters at most.",
@@ -41,10 +38,10 @@ SENTENCES = {
 
 def routes() -> list[Route]:
     return [
-        page("/settings/tokens", show),
-        page("/settings/tokens/new", show_form),
-        form("/settings/tokens", create),
-        form("/settings/tokens/{token_id}/revoke", revoke),
+        page("/settings/tokens", show, ADMINS),
+        page("/settings/tokens/new", show_form, ADMINS),
+        form("/settings/tokens", create, ADMINS),
+        form("/settings/tokens/{token_id}/revoke", revoke, ADMINS),
     ]
 
 
@@ -57,15 +54,15 @@ async def show(request: Request, caller: Caller) -> Response:
         "tokens.html",
         tokens=found,
         now=datetime.now(UTC),
-        grants=GRANTS,
+        grants=grants(),
         cursor=cursor,
         next_cursor=next_cursor(found, PAGE_LENGTH),
     )
 
 
 async def show_form(request: Request, caller: Caller) -> Response:
-    given = {"name": "", "role": "analyst", "owner": "", "kinds": [], "expires": "90", **dict.fromkeys(GRANTS, "")}
-    return await _show_form(request, caller, given)
+    given: dict[str, Any] = {"name": "", "role": "analyst", "owner": "", "kinds": [], "expires": "90"}
+    return await _show_form(request, caller, given | {grant.name: "" for grant in grants()})
 
 
 async def _show_form(
@@ -80,14 +77,16 @@ async def _show_form(
         problems=problems or {},
         roles=ROLES,
         expiries=EXPIRIES,
-        grants=GRANTS,
+        grants=grants(),
+        some_granted=any(given[grant.name] or grant.name in (problems or {}) for grant in grants()),
         kinds=sorted(kind.name for kind in plane_of(request).core.kinds if not kind.internal),
     )
 
 
 async def create(request: Request, caller: Caller) -> Response:
+    granted = [grant.name for grant in grants()]
     given: dict[str, Any] = {
-        **{name: await field(request, name) for name in ("name", "role", "owner", "expires", *GRANTS)},
+        **{name: await field(request, name) for name in ("name", "role", "owner", "expires", *granted)},
         "kinds": await fields(request, "kinds"),
     }
     if given["expires"] not in EXPIRIES:  # a mistake must not become a token for ever
@@ -99,7 +98,7 @@ async def create(request: Request, caller: Caller) -> Response:
             owner=given["owner"] or None,
             kinds=given["kinds"] or None if given["role"] == "worker" else None,
             expires_at=_expiry(given["expires"]),
-            **{name: _names(given[name]) for name in GRANTS},
+            **{name: _names(given[name]) for name in granted},
         )
     except ValidationError as error:
         return await _show_form(request, caller, given, _problems(error))
@@ -119,7 +118,7 @@ def _expiry(days: str) -> datetime | None:
 
 def _problems(error: ValidationError) -> dict[str, str]:
     return {
-        str(item["loc"][0]) if item["loc"] else "": SENTENCES.get(item["type"], str(item["msg"]))
+        str(item["loc"][0]) if item["loc"] else "": SENTENCES.get(item["type"]) or sentence_of(item)
         for item in error.errors(include_url=False, include_input=False)
     }
 

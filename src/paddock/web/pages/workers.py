@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import paddock
+from paddock.api.access import OPERATORS
 from paddock.api.errors import not_found
 from paddock.api.ids import path_id
 from paddock.api.tokens import Caller
@@ -58,7 +59,7 @@ class Row:
         )
         alone = f" Nobody else offers {words.listed(self.alone)}: those jobs wait." if self.alone else ""
         own = " It runs Paddock's own work inside `paddock serve`." if self.inside else ""
-        return f"{text} until you let it again.{alone}{own}"
+        return f"{text} until you resume it.{alone}{own}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Gone:
 
 
 def routes() -> list[Route]:
-    return [page("/workers", show), form("/workers/{session}/quiet", quiet)]
+    return [page("/workers", show, OPERATORS), form("/workers/{session}/quiet", quiet, OPERATORS)]
 
 
 async def show(request: Request, caller: Caller) -> Response:

@@ -7,7 +7,7 @@ const confirmed = new WeakSet();
 
 function ask(form, button, asked) {
   const dialog = document.getElementById("confirm");
-  const { confirm, effect, label, tone } = asked.dataset;
+  const { confirm, effect, label, tone, keep } = asked.dataset;
   dialog.querySelector("h2").textContent = confirm;
   document.getElementById("confirm-effect").textContent = effect;
   const reason = document.getElementById("confirm-reason");
@@ -17,6 +17,7 @@ function ask(form, button, asked) {
   const yes = dialog.querySelector("button[value=yes]");
   yes.textContent = label;
   yes.className = tone ? `primary tone-${tone}` : "primary";
+  dialog.querySelector('button[value=""]').textContent = keep ?? "Cancel";
   dialog.returnValue = "";
   dialog.addEventListener(
     "close",
@@ -43,10 +44,12 @@ export function start() {
       return;
     }
     confirmed.delete(form);
+    // A download leaves the page as it is, and its buttons are wanted again.
+    if (event.submitter?.dataset.downloads !== undefined) return;
     // After the browser has taken the form's fields, which a disabled button would not be among.
     setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
   });
-  // Enter in the reason means yes, not the first button, which is the one that leaves it.
+  // Enter in the reason means yes, not the first button, which is the way out.
   on("#confirm input", "keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();

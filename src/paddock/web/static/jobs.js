@@ -11,6 +11,8 @@ const byId = (id) => document.getElementById(id);
 // Live rows
 
 let fresh = new Set();
+const isBulkEnded = () => byId("bulk")?.querySelector("[data-ended]") !== null;
+let bulkEnded = isBulkEnded();
 
 const shownIds = () => [...document.querySelectorAll("#rows tr[data-job]")].map((row) => row.dataset.job);
 
@@ -91,12 +93,33 @@ function redrawn(region) {
     for (const id of shown) fresh.delete(id);
     drawFresh();
     drawSelected();
+  } else if (region.id === "bulk" && !bulkEnded && isBulkEnded()) {
+    // What it changed may no longer match the filters: the rows are looked for again.
+    bulkEnded = true;
+    showFresh();
   } else if (region.id === "fresh") {
     const told = byId("show-fresh").dataset.fresh;
     // Live, the stream may know of one that came after the server looked.
     if (told || live.currentState() !== "live") fresh = new Set(told ? told.split(",") : []);
     drawFresh();
   }
+}
+
+// Searching further back
+
+// So often a page with nothing on it goes on by itself; each looks at some ten thousand jobs.
+const MOST_SEARCHES = 200;
+const SEARCHES = "paddock-searches";
+
+function searchOn() {
+  const further = byId("continue");
+  const begun = new URLSearchParams(location.search).has("cursor");
+  const done = begun ? Number(sessionStorage.getItem(SEARCHES) ?? 0) : 0;
+  if (!further || done >= MOST_SEARCHES || live.currentState() === "paused") return;
+  sessionStorage.setItem(SEARCHES, String(done + 1));
+  byId("searching").hidden = false;
+  // Whoever goes back comes to where they searched from.
+  location.replace(further.href);
 }
 
 // Selecting
@@ -186,7 +209,7 @@ function drawViews() {
   const button = byId("keep-view");
   const isSaved = savedViews().some((view) => view.query === list.query);
   button.hidden = !isSaved && (list.query === "" || byId("views").querySelector("[aria-current]") !== null);
-  button.textContent = isSaved ? "Forget view" : "Save view";
+  button.textContent = isSaved ? "Delete view" : "Save view";
 }
 
 function keepView() {
@@ -194,7 +217,7 @@ function keepView() {
   if (saved.length) {
     store.set(VIEWS, JSON.stringify(savedViews().filter((view) => view.query !== list.query)));
     drawViews();
-    announce(`${saved[0].name} is forgotten.`, true);
+    announce(`${saved[0].name} is deleted.`, true);
     return;
   }
   const dialog = byId("name-view");
@@ -244,6 +267,7 @@ function start() {
   addEventListener("pageshow", drawSelected);
   drawViews();
   drawSelected();
+  searchOn();
 }
 
 start();

@@ -1,4 +1,4 @@
-// Ctrl-K: go to a job by its id, to a kind, to a page; or do something. `?` shows the shortcuts, `g` and a letter go to
+// Ctrl-K: go to a job by its id, to whatever has a name, to a page; or do something. `?` shows the shortcuts, `g` and a letter go to
 // a page, `/` goes to the first search field, `l` pauses live, `x` shows exact times.
 //
 // What can be done is what the page offers: each button of its heading is an action here too.
@@ -12,6 +12,7 @@ const ID = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const DUMP = /^export_\d{8}-\d{6}_[0-9a-z]{6}$/;
 const MOST = 12;
 const SEARCH_AFTER_MS = 150;
+const AGAIN_AFTER_MS = 1_000;
 const CHORD_MS = 1_200;
 
 const dialog = () => document.getElementById("palette");
@@ -22,6 +23,7 @@ let items = [];
 let chosen = 0;
 let kinds = null;
 let searching = null;
+let asking = false;
 
 const go = (address) => () => (location.href = address);
 
@@ -69,32 +71,78 @@ function found(query) {
   if (!query) return [...pages(), ...actions()];
   const words = query.toLowerCase().split(/\s+/);
   const matching = [...pages(), ...kindItems(), ...actions()].filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
+  // What is called just so stands first: "jobs of probe" is also in the jobs of cluster_probe.
+  const phrase = words.join(" ");
+  matching.sort((one, other) => (other.name.toLowerCase() === phrase) - (one.name.toLowerCase() === phrase));
   if (ID.test(query)) matching.unshift({ name: `Job ${query}`, note: "open", run: go(url(`/jobs/${query.toLowerCase()}`)) });
   if (DUMP.test(query)) matching.unshift({ name: `Dump ${query}`, note: "open", run: go(url(`/dumps/${query}`)) });
   matching.push({ name: `Find “${query}” in jobs`, note: "id or error", run: go(url(`/jobs?${new URLSearchParams({ q: query })}`)) });
   return matching.slice(0, MOST);
 }
 
-async function searchJobs(query) {
+// null: too much is asked at once, as by many open pages.
+async function ask(path, parameters) {
+  const answer = await fetch(url(`${path}?${new URLSearchParams(parameters)}`));
+  if (answer.status === 429) return null;
+  return answer.ok ? (await answer.json()).data : [];
+}
+
+// What the server knows by this name or id: what is called just so stands first, the rest below what is here already.
+function search(query, after = SEARCH_AFTER_MS) {
   clearTimeout(searching);
-  if (!ID_BEGINNING.test(query) || ID.test(query)) return;
-  searching = setTimeout(async () => {
-    const answer = await fetch(url(`/api/jobs?${new URLSearchParams({ q: query, limit: 6 })}`));
-    if (!answer.ok || field().value.trim() !== query) return;
-    const jobs = (await answer.json()).data.map((job) => ({ name: `${job.kind} ${job.id}`, note: job.status, run: go(url(`/jobs/${job.id}`)) }));
-    show([...jobs, ...found(query)].slice(0, MOST));
-  }, SEARCH_AFTER_MS);
+  if (query.length < 2) return;
+  searching = setTimeout(() => void lookUp(query), after);
+}
+
+// One at a time: what is written meanwhile is looked up when that is answered, and whatever stood between is not.
+async function lookUp(query) {
+  if (asking) return;
+  asking = true;
+  let jobs = null;
+  let things = null;
+  try {
+    [jobs, things] = await Promise.all([
+      ID_BEGINNING.test(query) && !ID.test(query) ? ask("/api/jobs", { q: query, limit: 6 }) : [],
+      ask("/api/search", { q: query, limit: 6 }),
+    ]);
+  } finally {
+    asking = false;
+  }
+  if (!dialog().open) return;
+  const written = field().value.trim();
+  if (written !== query) return search(written);
+  if (jobs === null || things === null) return search(query, AGAIN_AFTER_MS);
+  const named = things.map((one) => ({
+    name: `${one.what[0].toUpperCase()}${one.what.slice(1)} ${one.name || one.id}`,
+    note: one.note || "open",
+    exact: [one.name, one.id].some((text) => text.toLowerCase() === query.toLowerCase()),
+    run: go(url(one.path)),
+  }));
+  const own = found(query);
+  const last = own.pop();
+  show(
+    [
+      ...jobs.map((job) => ({ name: `${job.kind} ${job.id}`, note: job.status, run: go(url(`/jobs/${job.id}`)) })),
+      ...named.filter((one) => one.exact),
+      ...own.slice(0, MOST - 1 - named.length),
+      ...named.filter((one) => !one.exact),
+      last,
+    ].slice(0, MOST),
+  );
 }
 
 function draw() {
   const query = field().value.trim();
+  chosen = 0;
   show(found(query));
-  void searchJobs(query);
+  search(query);
 }
 
 function show(next) {
+  const before = items[chosen];
+  const moved = chosen > 0;
   items = next;
-  chosen = 0;
+  chosen = moved ? Math.max(0, next.findIndex(({ name, note }) => name === before?.name && note === before?.note)) : 0;
   list().replaceChildren(
     ...items.map(({ name, note }, place) => {
       const item = document.createElement("li");

@@ -1,7 +1,9 @@
-"""The pictures of docs/someone-paged-you.md and the README: each trouble is brought about for real, then photographed.
+"""The pictures of docs/someone-paged-you.md, docs/tour.md and the README: each trouble is brought about for real, then
+photographed; what the tour shows is the demo's, when it has played.
 
     python -m tests.web.browser.pictures --warm-up 0 --into artefacts/pictures    # to try it
     scripts/pictures                                                              # docs/pictures, in a quarter of an hour
+    scripts/pictures --only the_tour                                              # those of the tour alone, in two minutes
 
 The warm-up is everyday work, so that the charts have something to show. Nothing waits for time to pass otherwise: a
 picture is taken when the page says what the guide says it does.
@@ -9,20 +11,16 @@ picture is taken when the page says what the guide says it does.
 
 import argparse
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
-import httpx2
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.processes.running import wait_for
+from tests.web.browser.pictures.camera import PATIENCE_MS, Camera, says
 from tests.web.browser.pictures.stage import (
     ON_CALL,
     RECEIVER_PORT,
@@ -34,84 +32,14 @@ from tests.web.browser.pictures.stage import (
     stage,
     transfer,
 )
-
-MARGIN = 8
-PATIENCE_MS = 240_000
-MOST_BYTES = 200_000
-
-
-class Camera:
-    """Browsers of the person on call; pictures are as wide as the window and end below what matters."""
-
-    def __init__(self, browser: Browser, stage: Stage, into: Path) -> None:
-        self.browser, self.stage, self.into = browser, stage, into
-
-    @contextmanager
-    def look(self, path: str, *, theme: str = "light", width: int = 1280) -> Iterator[Page]:
-        context = self.browser.new_context(
-            base_url=self.stage.url,
-            viewport={"width": width, "height": 1600 if width > 400 else 860},
-            color_scheme="dark" if theme == "dark" else "light",
-            reduced_motion="reduce",
-            timezone_id="Europe/Berlin",
-            locale="en-GB",
-        )
-        context.set_default_timeout(PATIENCE_MS)
-        context.add_cookies([self._signed_in()])
-        page = context.new_page()
-        page.goto(path)
-        page.wait_for_selector(".live[data-state=live]")
-        yield page
-        context.close()
-
-    def _signed_in(self) -> Any:
-        url = self.stage.url
-        answer = httpx2.post(
-            f"{url}/sign-in",
-            data={"token": self.stage.tokens[ON_CALL]},
-            headers={"origin": url},
-            follow_redirects=False,
-        )
-        [(name, value)] = answer.cookies.items()
-        return {"name": name, "value": value, "url": url, "httpOnly": True, "sameSite": "Lax"}
-
-    def take(self, page: Page, name: str, *, until: Locator | None = None, only: Sequence[Locator] = ()) -> None:
-        """The window down to the end of `until`, or `only` the part from the first of these to the last."""
-        size = page.viewport_size
-        assert size is not None
-        page.mouse.move(size["width"] - 1, 0)  # nothing is pointed at
-        clip: Any = {"x": 0, "y": 0, **size}
-        if only:
-            first, last = _box(only[0]), _box(only[-1])
-            top, left = first["y"] - MARGIN, last["x"] - MARGIN
-            clip = {"x": left, "y": top, "width": last["width"] + 2 * MARGIN}
-            clip["height"] = last["y"] + last["height"] + MARGIN - top
-        elif until is not None:
-            box = _box(until)
-            clip["height"] = min(box["y"] + box["height"] + MARGIN, size["height"])
-        picture = self.into / f"{name}.png"
-        page.screenshot(path=picture, clip=clip)
-        if pngquant := shutil.which("pngquant"):
-            subprocess.run([pngquant, "--force", "--strip", "--output", picture, picture], check=True)
-        print(f"  {picture.name}, {picture.stat().st_size // 1000} kB", flush=True)
-        assert picture.stat().st_size < MOST_BYTES, "That is large for a page of text: crop it."
-
-
-def _box(part: Locator) -> Any:
-    box = part.bounding_box()
-    assert box is not None, f"{part} is not to be seen"
-    return box
-
-
-def says(page: Page, *texts: str) -> None:
-    for text in texts:
-        expect(page.locator("main")).to_contain_text(re.compile(text), timeout=PATIENCE_MS)
+from tests.web.browser.pictures.tour import the_tour
+from tests.web.chromium import program
 
 
 def ask_for_all(page: Page, verb: str, why: str) -> None:
     page.locator("summary", has_text="All that match").click()
     page.get_by_role("link", name=f"{verb} all that match…").click()
-    page.get_by_role("textbox", name="Why?").fill(why)
+    page.get_by_role("textbox", name="Reason").fill(why)
 
 
 def all_is_well(stage: Stage, camera: Camera) -> None:
@@ -143,7 +71,7 @@ def a_worker_dies(stage: Stage, camera: Camera) -> None:
         says(page, f"Worker {holder} stopped beating")
         camera.take(page, "overview-worker", only=[page.locator(".verdict")])
     with camera.look("/workers", theme="dark") as page:
-        says(page, "Gone within the last hour", "given back")
+        says(page, "Stopped or lost in the last hour", "given back")
         camera.take(page, "workers-gone", until=page.locator("table", has=page.get_by_text("given back").first))
     with camera.look(f"/jobs/{lost['id']}") as page:
         wait_for("another goes on", lambda: _rows(stage, lost["id"]) >= 450_000)
@@ -180,10 +108,10 @@ def a_job_hangs(stage: Stage, camera: Camera) -> None:
             re.compile("acknowledge.*acknowledge", re.DOTALL), timeout=PATIENCE_MS
         )
         camera.take(page, "job-hangs")
-        page.get_by_role("button", name="Cancel this job").click()
+        page.get_by_role("button", name="Cancel job").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("textbox").fill("the bank's server is down until noon")
-        dialog.get_by_role("button", name="Cancel this job").click()
+        dialog.get_by_role("button", name="Cancel job").click()
         says(page, f"cancelled by {ON_CALL}")
     stage.world()
 
@@ -244,26 +172,39 @@ STORIES: tuple[Callable[[Stage, Camera], None], ...] = (
 )
 
 
+TROUBLES = tuple(story.__name__ for story in STORIES)
+
+
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="scripts/pictures", description="Takes the pictures of the guide anew.")
+    asked = argparse.ArgumentParser(prog="scripts/pictures", description="Takes the pictures of the guides again.")
     asked.add_argument(
-        "--warm-up", type=float, default=12, metavar="MINUTES", help="everyday work before the first one"
+        "--warm-up", type=float, default=12, metavar="MINUTES", help="everyday work before the first trouble"
     )
     asked.add_argument("--into", type=Path, default=ROOT / "docs" / "pictures", help="docs/pictures unless told")
-    asked.add_argument("--only", nargs="+", metavar="STORY", choices=[s.__name__ for s in STORIES], help="only these")
+    choices = [the_tour.__name__, *TROUBLES]
+    asked.add_argument("--only", nargs="+", metavar="STORY", choices=choices, default=choices, help="only these")
     given = asked.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to stop."))  # everything that was started ends with it
     given.into.mkdir(parents=True, exist_ok=True)
-    with stage() as ready, everyday_work(ready), sync_playwright() as playwright:
-        print(f"Paddock runs at {ready.url}.", flush=True)
-        time.sleep(given.warm_up * 60)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for story in STORIES:
-            if given.only and story.__name__ not in given.only:
-                continue
-            print(story.__name__.replace("_", " "), flush=True)
-            story(ready, Camera(browser, ready, given.into))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        if the_tour.__name__ in given.only:
+            print("the tour", flush=True)
+            the_tour(browser, given.into)
+        if set(given.only) & set(TROUBLES):
+            troubles(browser, given.into, given.only, given.warm_up)
         browser.close()
+
+
+def troubles(browser: Browser, into: Path, only: Collection[str], warm_up: float) -> None:
+    with stage() as ready, everyday_work(ready):
+        print(f"Paddock runs at {ready.url}.", flush=True)
+        time.sleep(warm_up * 60)
+        camera = Camera(browser, ready.url, ready.tokens[ON_CALL], into)
+        for story in STORIES:
+            if story.__name__ in only:
+                print(story.__name__.replace("_", " "), flush=True)
+                story(ready, camera)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Guestbooks: a job signs one, and everybody reads who did."""

@@ -1,0 +1,1 @@
+"""The pages of exports, mappings, snapshots and engines."""

@@ -1,0 +1,1 @@
+"""`paddock tables` and `paddock catalogs`."""

@@ -1,0 +1,45 @@
+"""Where in a query its error is: the line with its neighbours, and a mark below the column."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LINES_AROUND = 2
+LONGEST_LINE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLine:
+    number: int
+    text: str
+    wrong: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    message: str
+    hint: str | None
+    line: int | None
+    column: int | None
+    excerpt: Sequence[SqlLine]
+
+
+def fault_of_job(error: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> Fault | None:
+    """Of an error that says where in the query of its job it is."""
+    line, sql = (error or {}).get("line"), payload.get("sql")
+    if error is None or not isinstance(line, int) or not isinstance(sql, str):
+        return None
+    column = error.get("column")
+    message = str(error.get("message") or "").removesuffix(f" Line {line}, column {column}.")
+    lines = excerpt(sql, line)
+    known = column if isinstance(column, int) else None
+    return Fault(message, error.get("hint"), line, known, lines) if lines else None
+
+
+def excerpt(text: str, line: int | None) -> list[SqlLine]:
+    """The line and its neighbours; nothing where there is no such line."""
+    lines = text.split("\n")
+    if line is None or not 1 <= line <= len(lines):
+        return []
+    first, last = max(1, line - LINES_AROUND), min(len(lines), line + LINES_AROUND)
+    return [SqlLine(number, lines[number - 1][:LONGEST_LINE], number == line) for number in range(first, last + 1)]
