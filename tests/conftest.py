@@ -64,6 +64,7 @@ SELECT concat_ws(' ',
     (SELECT sum(hashint8(xmin::text::bigint)::bigint) FROM pg_attribute WHERE attrelid >= 16384),
     (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_constraint),
     (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_trigger),
+    (SELECT sum(hashint8(xmin::text::bigint)::bigint) FROM schema_migrations),
     (SELECT sum(hashint8(xmin::text::bigint)::bigint + hashoid(oid)) FROM pg_proc WHERE oid >= 16384 AND proname <> 'paddock_now'))
 """
 SHAPE = """
@@ -78,6 +79,8 @@ SELECT md5(string_agg(part, E'\\n' ORDER BY part)) FROM (
     WHERE pronamespace = 'public'::regnamespace
     UNION ALL
     SELECT concat_ws(' ', tgrelid::regclass, tgname) FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL
+    SELECT concat_ws(' ', capability, version, checksum) FROM schema_migrations
 ) parts
 """
 

@@ -21,6 +21,7 @@ from paddock.ingest import runs
 from paddock.ingest.model import Run
 from paddock.ingest.request import new_run
 from paddock.ingest.resources import IngestResources
+from paddock.jobs import reading
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.kinds import Kinds
@@ -154,6 +155,12 @@ class Bench:
             for worker in workers:
                 worker.stop()
             await asyncio.gather(*tasks)
+
+    async def offered(self, kind: str) -> None:
+        """A worker that was just started is known to the database a moment later."""
+        async with asyncio.timeout(60):
+            while kind not in {known.name for known in await reading.kinds(self.core.db) if known.offered}:  # noqa: ASYNC110  it is a row of the database that comes
+                await asyncio.sleep(0.01)
 
     async def rows(self, source: str) -> list[dict[str, Any]]:
         """All that is published, in the order in which it was fetched."""

@@ -292,11 +292,16 @@ async def test_a_kind_for_the_other_runtime_asks_nothing_of_the_database(bench: 
 
 
 async def test_cancelling_stops_what_is_at_work_and_keeps_what_was_published(bench: Bench) -> None:
-    bench.hook("waits", "import os, time\nif os.environ['PADDOCK_BATCH'] != '0': time.sleep(600)\n" + SEVENS)
+    begun = bench.folder / "begun"
+    waits = f"import os, time\nif os.environ['PADDOCK_BATCH'] != '0': open({str(begun)!r}, 'w'); time.sleep(600)\n"
+    bench.hook("waits", waits + SEVENS)
     bench.source("numbers", config={"total": 4}, batch_size=2, hooks=["waits"])
     run = await bench.start("numbers")
     async with bench.worker():
         await _until_published(bench, 2)
+        async with asyncio.timeout(60):
+            while not begun.exists():  # noqa: ASYNC110  another process makes it
+                await asyncio.sleep(0.01)
         await runs.cancel(bench.core, run, actor="ann", reason="enough")
         ended = await bench.when(run, lambda now: not now.live)
     assert ended.status == "cancelled"

@@ -62,6 +62,7 @@ def test_why_says_what_the_cluster_has_no_place_for() -> None:
 async def found(served: Served) -> dict[str, list[Finding]]:
     """What doctor says while a worker is at work."""
     async with served.worker():
+        await served.offered("ingest_check")
         listed = [finding async for finding in sources(served.core, served.config)]
     return {level: [finding for finding in listed if finding.level == level] for level in ("ok", "warning", "broken")}
 
