@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from paddock.jobs.kinds import Backoff, Kind
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
-from paddock.jobs.webhook import WEBHOOK
+from paddock.jobs.webhooks.delivering import WEBHOOK
 
 
 class Anything(BaseModel):

@@ -32,7 +32,7 @@ def all_kinds(config: Config | None = None) -> Kinds:
     """What the control plane knows: validates, keeps policy for, and for internal ones runs. Kinds of configured things,
     like databases, are known by the configuration that names them."""
     from paddock.jobs import upkeep
-    from paddock.jobs.webhook import WEBHOOK
+    from paddock.jobs.webhooks.delivering import WEBHOOK
 
     config = config or Config()
     known = Kinds((PROBE, PROBE_BLOCKING, WEBHOOK, *upkeep.KINDS))

@@ -36,9 +36,10 @@ from paddock.capability import capabilities, each
 from paddock.config import Config
 from paddock.db.migrate import migrate
 from paddock.db.pool import UNAVAILABLE, Database
-from paddock.jobs import overviews, schedules, upkeep, wire
+from paddock.jobs import schedules, upkeep, wire
 from paddock.jobs.core import Core, CoreSettings, open_core
-from paddock.jobs.figures import sample_gauges
+from paddock.jobs.figures import overviews
+from paddock.jobs.figures.counting import sample_gauges
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.link import Link, LinkDown
 from paddock.known_kinds import all_kinds

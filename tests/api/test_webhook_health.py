@@ -12,7 +12,7 @@ from paddock.jobs.core import Core, open_core
 from paddock.jobs.events import OwnedEvent
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import NewEvent
-from paddock.jobs.webhook import WEBHOOK
+from paddock.jobs.webhooks.delivering import WEBHOOK
 from tests.conftest import DatabaseClock
 
 ANN = Caller(uuid4(), "ann", "analyst", "ann")

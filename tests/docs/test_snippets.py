@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from paddock.jobs import webhook
+from paddock.jobs.webhooks import delivering
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 NOW = 1_763_208_000
@@ -25,12 +25,12 @@ def is_genuine() -> Callable[..., bool]:
 
 
 def test_the_snippet_accepts_a_delivery(is_genuine: Callable[..., bool]) -> None:
-    headers = webhook.headers(UUID(int=7), "job.failed", NOW, BODY, "secret")
+    headers = delivering.headers(UUID(int=7), "job.failed", NOW, BODY, "secret")
     assert is_genuine("secret", headers, BODY, NOW + 10)
 
 
 def test_the_snippet_refuses_what_was_changed_or_kept(is_genuine: Callable[..., bool]) -> None:
-    headers = webhook.headers(UUID(int=7), "job.failed", NOW, BODY, "secret")
+    headers = delivering.headers(UUID(int=7), "job.failed", NOW, BODY, "secret")
     assert not is_genuine("secret", headers, BODY + b" ", NOW)
     assert not is_genuine("other", headers, BODY, NOW)
     assert not is_genuine("secret", headers, BODY, NOW + 3600)

@@ -8,8 +8,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from paddock.jobs import finish_items, wire
-from paddock.jobs import saving as saving_module
+from paddock.jobs import fencing, finishing, wire
 from paddock.jobs.core import Core
 from paddock.jobs.model import MAX_RESULT_BYTES, MAX_SAVED_BYTES
 from tests.playing import Attempt, read, submit, worker
@@ -152,8 +151,8 @@ async def test_what_only_the_database_refuses_fails_its_own_job_and_no_other(
     def unchecked(value: Any, **_: object) -> str | None:
         return None if value is None else msgspec.json.encode(value).decode()
 
-    monkeypatch.setattr(saving_module, "checked_json", unchecked)
-    monkeypatch.setattr(finish_items, "checked_json", unchecked)
+    monkeypatch.setattr(fencing, "checked_json", unchecked)
+    monkeypatch.setattr(finishing, "checked_json", unchecked)
     await submit(core, n=3)
     first, middle, last = await (await worker(core)).claim()
     nul = {"a": "\0"}

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from paddock.db.pool import Database
-from paddock.jobs import charting, figures, histograms
 from paddock.jobs.errors import Refused
-from paddock.jobs.figures import refresh_figures
+from paddock.jobs.figures import charting, counting, histograms
+from paddock.jobs.figures.counting import refresh_figures
 from paddock.metrics import Metrics
 from tests.conftest import DatabaseClock
 from tests.reading.rows import add_ended, add_kind, add_live, run
@@ -143,7 +143,7 @@ async def test_the_sample_says_what_waits_and_runs(db: Database, clock: Database
     assert sorted(map(tuple, rows)) == [("idle", 0, 0, 0, 0.0), ("probe", 4, 2, 1, 30.0)]
 
     metrics = Metrics(CollectorRegistry())
-    await figures.sample_gauges(db, metrics)
+    await counting.sample_gauges(db, metrics)
     text = metrics.render()[0].decode()
     assert 'paddock_queue_depth{kind="probe",status="pending"} 4.0' in text
     assert 'paddock_oldest_due_age_seconds{kind="probe"} 30.0' in text
@@ -153,8 +153,8 @@ async def test_the_sample_says_what_waits_and_runs(db: Database, clock: Database
 async def test_a_large_backlog_is_counted_seldom(
     db: Database, clock: DatabaseClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "COUNTED_EACH_TIME", 10)
-    monkeypatch.setattr(figures, "COUNTED_PER_SECOND", 1)
+    monkeypatch.setattr(counting, "COUNTED_EACH_TIME", 10)
+    monkeypatch.setattr(counting, "COUNTED_PER_SECOND", 1)
     await clock.advance(seconds=(100 - clock.at.timestamp() % 100) % 100)
     await add_kind(db, "probe")
     await add_live(db, 100)
@@ -180,7 +180,7 @@ async def test_series_read_what_was_counted(db: Database, clock: DatabaseClock) 
     await refresh_figures(db)
 
     async def values(metric: str, **asked: Any) -> list[float]:
-        series = await figures.series(db, metric, **asked)
+        series = await counting.series(db, metric, **asked)
         assert len(series.points) == (series.points[-1].at - series.points[0].at) / series.width + 1
         return [point.value for point in series.points if point.value is not None]
 
@@ -189,14 +189,14 @@ async def test_series_read_what_was_counted(db: Database, clock: DatabaseClock) 
     assert sum(await values("failures", kind="other")) == 0
     assert all(10 < value < 90 for value in await values("duration_p50") if value)
     assert max(await values("duration_p95")) > max(await values("duration_p50"))
-    errors = await figures.series(db, "errors", kind="probe")
+    errors = await counting.series(db, "errors", kind="probe")
     assert [(code.code, code.n) for code in errors.codes] == [("broken", 30)]
     for metric in charting.METRICS:
         for length in (timedelta(minutes=30), timedelta(hours=20), timedelta(days=7)):
             await values(metric, range=length)
     for bad in ({"metric": "nope"}, {"metric": "errors", "range": timedelta(days=8)}):
         with pytest.raises(Refused) as refused:
-            await figures.series(db, **bad)
+            await counting.series(db, **bad)
         assert refused.value.status == 422
 
 

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from paddock.config import Config
 from paddock.doctor import on_work
 from paddock.doctor.findings import Finding
-from paddock.jobs import overviews
 from paddock.jobs.core import Core
-from paddock.jobs.figures import sample_gauges
+from paddock.jobs.figures import overviews
+from paddock.jobs.figures.counting import sample_gauges
 from paddock.metrics import Metrics
 from paddock.web.judging import Facts, judged
 from paddock.why.explaining import explain

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from paddock.db.pool import Database, Statement
-from paddock.jobs import charting, overviews
-from paddock.jobs.figures import refresh_figures
-from paddock.jobs.trends import RANGES, Trends, error_groups
+from paddock.jobs.figures import charting, overviews
+from paddock.jobs.figures.counting import refresh_figures
+from paddock.jobs.figures.trends import RANGES, Trends, error_groups
 from tests.conftest import DatabaseClock
 from tests.reading.rows import add_ended, add_kind, add_live, run
 

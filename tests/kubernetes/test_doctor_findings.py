@@ -13,8 +13,8 @@ import pytest
 
 from paddock.cluster import examining
 from paddock.doctor.findings import Finding
-from paddock.jobs import overviews
 from paddock.jobs.core import Core
+from paddock.jobs.figures import overviews
 from paddock.runtimes.kubernetes.access import Access
 from paddock.runtimes.kubernetes.client import Kubernetes
 from tests.conftest import DatabaseClock

@@ -6,14 +6,15 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from paddock.jobs import grouping, overviews, reading, running, wire
+from paddock.jobs import grouping, reading, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core
-from paddock.jobs.figures import refresh_figures
+from paddock.jobs.figures import overviews, running
+from paddock.jobs.figures.counting import refresh_figures
+from paddock.jobs.figures.hanging import LEAST_ENDED, Hanging, hanging
+from paddock.jobs.figures.last_hour import PARTS, ended_by_kind
 from paddock.jobs.filtering import GREATEST_ID
-from paddock.jobs.hanging import LEAST_ENDED, Hanging, hanging
 from paddock.jobs.kinds import Kinds
-from paddock.jobs.last_hour import PARTS, ended_by_kind
 from paddock.jobs.model import GroupId, NewJob
 from paddock.jobs.timing import upcoming
 from tests.conftest import DatabaseClock

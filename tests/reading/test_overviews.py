@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from paddock.jobs import reading, wire
 from paddock.jobs.core import Core
-from paddock.jobs.figures import refresh_figures
+from paddock.jobs.figures.counting import refresh_figures
 from paddock.jobs.model import Job, JobId
 from tests.conftest import DatabaseClock
 from tests.playing import read, submit, worker

@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from paddock.api import auditing, facts
 from paddock.db.pool import Database, Statement, open_database
-from paddock.jobs import bulk, histograms, logs, overviews, reading, running, schedules, upkeep
+from paddock.jobs import bulk, logs, reading, schedules, upkeep
+from paddock.jobs.figures import histograms, overviews, running
 from paddock.jobs.filtering import Filter, least_id
 from paddock.jobs.partitions import HISTORY, LOGS, make_ahead
 from tests.conftest import Server

@@ -21,14 +21,15 @@ from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.db.pool import Database, Statement, Transaction
-from paddock.jobs import grouping, overviews, reading, schedules, wire
+from paddock.jobs import grouping, reading, schedules, wire
 from paddock.jobs.bulk import BULK
 from paddock.jobs.core import Core, open_core
-from paddock.jobs.figures import refresh_figures
+from paddock.jobs.figures import overviews
+from paddock.jobs.figures.counting import refresh_figures
+from paddock.jobs.figures.overviews import KindSeen, WorkerSeen
+from paddock.jobs.figures.running import Held
 from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import Group, GroupId, JobId, NewJob, SessionId
-from paddock.jobs.overviews import KindSeen, WorkerSeen
-from paddock.jobs.running import Held
 from paddock.jobs.schedules import NewSchedule
 from paddock.metrics import Metrics
 from paddock.web import glance, pages

@@ -15,14 +15,14 @@ from paddock.api.app import create_app
 from paddock.api.tokens import NewToken, Tokens
 from paddock.config import Config
 from paddock.jobs import wire
-from paddock.jobs.charting import Point, Series
 from paddock.jobs.core import Core
-from paddock.jobs.figures import refresh_figures
-from paddock.jobs.hanging import Hanging
+from paddock.jobs.figures.charting import Point, Series
+from paddock.jobs.figures.counting import refresh_figures
+from paddock.jobs.figures.hanging import Hanging
+from paddock.jobs.figures.overviews import Counts, KindSeen, VersionChange, WorkerSeen
+from paddock.jobs.figures.trends import ErrorGroup
 from paddock.jobs.model import JobId
-from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
 from paddock.jobs.schedule_runs import FailedSchedule
-from paddock.jobs.trends import ErrorGroup
 from paddock.web import pages
 from paddock.web.charting import Chart, ChartLine, marks_of, script_json
 from paddock.web.judging import Clause, Facts, judged, judged_own, spoken

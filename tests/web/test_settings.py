@@ -24,7 +24,7 @@ from paddock.jobs.core import Core, open_core
 from paddock.jobs.events import OwnedEvent
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import NewEvent
-from paddock.jobs.webhook import WEBHOOK
+from paddock.jobs.webhooks.delivering import WEBHOOK
 from paddock.web import pages
 from paddock.web.navigation import entries_for
 from tests.kinds import TEST_KINDS

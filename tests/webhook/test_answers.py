@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from paddock.jobs import webhook
-from paddock.jobs.outbound import HttpAnswer
 from paddock.jobs.outcomes import Done, PermanentFailure, TransientFailure
+from paddock.jobs.webhooks import delivering
+from paddock.jobs.webhooks.outbound import HttpAnswer
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def outcome(status: int, **headers: str) -> Any:
-    return webhook.meaning(HttpAnswer(status, headers), NOW)
+    return delivering.meaning(HttpAnswer(status, headers), NOW)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -74,7 +74,7 @@ def test_a_receiver_may_say_when_within_an_hour(asked: str, delay: timedelta | N
 
 
 def test_the_signature_covers_the_time_and_every_byte_of_the_body() -> None:
-    body = webhook.event_body(
+    body = delivering.event_body(
         {
             "id": UUID(int=7),
             "type": "job.completed",
@@ -84,7 +84,7 @@ def test_the_signature_covers_the_time_and_every_byte_of_the_body() -> None:
             "data": '{"name": "Müller"}',
         }
     )
-    sent = webhook.headers(UUID(int=7), "job.completed", 1_763_208_000, body, "whsec")
+    sent = delivering.headers(UUID(int=7), "job.completed", 1_763_208_000, body, "whsec")
 
     assert body == (
         b'{"id":"00000000-0000-0000-0000-000000000007","type":"job.completed","subject":"jobs/7","version":3,'
@@ -93,6 +93,6 @@ def test_the_signature_covers_the_time_and_every_byte_of_the_body() -> None:
     expected = hmac.digest(b"whsec", b"1763208000." + body, hashlib.sha256).hex()
     assert sent["Paddock-Signature"] == f"v1={expected}"
     assert sent["Paddock-Timestamp"] == "1763208000"
-    assert webhook.signature("whsec", 1_763_208_001, body) != expected
-    assert webhook.signature("whsec", 1_763_208_000, body + b" ") != expected
-    assert webhook.signature("other", 1_763_208_000, body) != expected
+    assert delivering.signature("whsec", 1_763_208_001, body) != expected
+    assert delivering.signature("whsec", 1_763_208_000, body + b" ") != expected
+    assert delivering.signature("other", 1_763_208_000, body) != expected

@@ -8,9 +8,9 @@ from ipaddress import ip_address
 import pytest
 from aiohttp import web
 
-from paddock.jobs import outbound
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
-from paddock.jobs.outbound import HttpAnswer, checked_url, is_public
+from paddock.jobs.webhooks import outbound
+from paddock.jobs.webhooks.outbound import HttpAnswer, checked_url, is_public
 from tests.webhook.receiver import FakeResolver, Receiver, answering, receiving
 
 

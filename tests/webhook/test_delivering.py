@@ -17,7 +17,7 @@ from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.events import OwnedEvent
 from paddock.jobs.kinds import Kinds
 from paddock.jobs.model import Job, JobId, NewEvent
-from paddock.jobs.webhook import WEBHOOK, WebhookPayload
+from paddock.jobs.webhooks.delivering import WEBHOOK, WebhookPayload
 from paddock.worker.ending import failure_of, item_for
 from paddock.worker.resources import Resources
 from paddock.worker.turns import TurnPort, build_turn

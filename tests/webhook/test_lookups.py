@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from paddock.jobs import lookups, outbound
 from paddock.jobs.errors import TransientResourceError
-from paddock.jobs.outbound import HttpAnswer
+from paddock.jobs.webhooks import lookups, outbound
+from paddock.jobs.webhooks.outbound import HttpAnswer
 from tests.webhook.receiver import answering, receiving
 
 LONG = timedelta(seconds=120)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import pytest
 
-from paddock.jobs import webhook
+from paddock.jobs.webhooks import delivering
 from tests.webhook.receiver import answering, receiving
 
 RELAY = Path(__file__).parents[2] / "examples" / "notifications" / "relay.py"
@@ -68,8 +68,8 @@ async def told(relay: ModuleType, status: int, secret: str = SECRET, **fields: A
         places = relay.Places(
             SECRET, receiver.url(path="/slack"), "key", receiver.url(path="/pagerduty"), "https://paddock.example/"
         )
-        body = webhook.event_body(event(**fields))
-        headers = webhook.headers(UUID(int=7), "job.failed", int(datetime.now(UTC).timestamp()), body, secret)
+        body = delivering.event_body(event(**fields))
+        headers = delivering.headers(UUID(int=7), "job.failed", int(datetime.now(UTC).timestamp()), body, secret)
         with serving(relay.serve(places, "127.0.0.1", 0)) as port:
             answer = await asyncio.to_thread(send, port, body, headers)
         return answer, [json.loads(content) for _, content in receiver.requests]

@@ -14,7 +14,7 @@ from paddock.jobs.kinds import Kind, Kinds
 from paddock.jobs.model import NewEvent, NewJob
 from paddock.jobs.outcomes import Outcome, done
 from paddock.jobs.turn import Turn
-from paddock.jobs.webhook import WEBHOOK
+from paddock.jobs.webhooks.delivering import WEBHOOK
 from paddock.serve import InternalWorker, teams
 from paddock.stopping import end
 from tests.kinds import Anything

@@ -18,7 +18,7 @@ from paddock.jobs.enqueueing import IdempotencyKey, earlier, remember
 from paddock.jobs.errors import Refused
 from paddock.jobs.filtering import GREATEST_ID
 from paddock.jobs.model import Event, Job, JobId
-from paddock.jobs.webhook_keys import new_secret
+from paddock.jobs.webhooks.keys import new_secret
 from paddock.log import masked
 
 SQL = statements("paddock.api.sql", "facts.sql")

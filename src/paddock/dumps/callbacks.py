@@ -17,11 +17,11 @@ from paddock.config import Config
 from paddock.db.pool import Transaction, statements
 from paddock.dumps import dumps
 from paddock.dumps.settings import DumpSettings
-from paddock.jobs import outbound, webhook, webhook_keys
 from paddock.jobs.core import Core
 from paddock.jobs.kinds import Backoff, Kind
 from paddock.jobs.outcomes import Outcome, PermanentFailure, done, permanent
 from paddock.jobs.turn import Turn
+from paddock.jobs.webhooks import delivering, keys, outbound
 
 SQL = statements("paddock.dumps.sql", "dumps.sql")
 
@@ -46,14 +46,14 @@ async def call(turn: Turn[CallbackPayload], core: Core, config: Config) -> Outco
     answer = await outbound.post(
         row["callback_url"],
         body,
-        webhook.headers(turn.id, f"dump.{message['status']}", row["now"], body, secret),
+        delivering.headers(turn.id, f"dump.{message['status']}", row["now"], body, secret),
         allow_private=core.settings.webhook_allow_private,
         owner=turn.owner,
         allow_http=config.of(DumpSettings).callback_allow_http,
     )
-    meaning = webhook.meaning(answer, datetime.fromtimestamp(row["now"], UTC))
-    if isinstance(meaning, PermanentFailure) and meaning.error.code == webhook.GONE:
-        return permanent(webhook.GONE, "The receiver answered 410: it is gone for good.")
+    meaning = delivering.meaning(answer, datetime.fromtimestamp(row["now"], UTC))
+    if isinstance(meaning, PermanentFailure) and meaning.error.code == delivering.GONE:
+        return permanent(delivering.GONE, "The receiver answered 410: it is gone for good.")
     return meaning
 
 
@@ -73,7 +73,7 @@ def download_url(id: str, config: Config) -> str:
 
 async def signing_key(tx: Transaction, payload: CallbackPayload) -> Mapping[str, str]:
     owner = await tx.fetchval(SQL["callback_owner"], payload.dump_id)
-    return {} if owner is None else {"signing": (await webhook_keys.of(tx, owner)).secret}
+    return {} if owner is None else {"signing": (await keys.of(tx, owner)).secret}
 
 
 CALLBACK = Kind(
@@ -81,9 +81,9 @@ CALLBACK = Kind(
     payload=CallbackPayload,
     handler=call,
     internal=True,
-    retry=Backoff(first=timedelta(seconds=10), cap=webhook.LONGEST_DELAY, limit=12),
+    retry=Backoff(first=timedelta(seconds=10), cap=delivering.LONGEST_DELAY, limit=12),
     turn_timeout=timedelta(minutes=1),
-    concurrency=webhook.CONCURRENCY,
-    shares=webhook.SHARES,
+    concurrency=delivering.CONCURRENCY,
+    shares=delivering.SHARES,
     secrets=signing_key,
 )

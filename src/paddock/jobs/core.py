@@ -19,13 +19,12 @@ from paddock.jobs import (
     acting,
     enqueueing,
     events,
+    fencing,
     finishing,
     grouping,
     logs,
     reading,
-    releasing,
     rescuing,
-    saving,
     schedules,
     sessions,
     wire,
@@ -334,14 +333,14 @@ class DirectLink(Link):
         return await sessions.beat(self._core, session, message)
 
     async def save(self, message: wire.Save) -> wire.Verdicts:
-        return await self._written(message.items, partial(saving.save, self._core))
+        return await self._written(message.items, partial(fencing.save, self._core))
 
     async def finish(self, message: wire.Finish) -> wire.Verdicts:
         finish = partial(finishing.finish, self._core, declared_only=not self._inside)
         return await self._written(message.items, finish)
 
     async def release(self, message: wire.Release) -> wire.Verdicts:
-        return await self._written(message.items, partial(releasing.release, self._core))
+        return await self._written(message.items, partial(fencing.release, self._core))
 
     async def logs(self, message: wire.Logs) -> None:
         barred = await self._barred(message.items)

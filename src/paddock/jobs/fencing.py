@@ -1,6 +1,6 @@
 """The fence: every write names (id, attempt_id) and changes nothing when the job has moved on.
 
-Each primitive (`saving`, `releasing`, `finishing`) takes a list and answers a verdict per item. A batch is one
+Each primitive (`save` and `release` here, `finish` in `finishing`) takes a list and answers a verdict per item. A batch is one
 transaction; one that fails on data is replayed item by item, one that deadlocks is repeated: a bad item never holds up
 the others. Whoever is turned away learns here why: its own write repeated (`already_yours`), a cancel, or another
 attempt (`stale_attempt`).
@@ -12,9 +12,11 @@ from uuid import UUID
 
 import asyncpg
 
-from paddock.db.pool import statements
+from paddock.db.pool import Transaction, statements
 from paddock.jobs import wire
-from paddock.jobs.model import Verdict
+from paddock.jobs.durations import bounded_delay
+from paddock.jobs.model import MAX_SAVED_BYTES, Verdict
+from paddock.jobs.values import InvalidValue, checked_json, clean_text
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
@@ -108,3 +110,93 @@ def writer_of(row: asyncpg.Record) -> Key:
 
 def columns(keys: Sequence[Key]) -> tuple[list[UUID], list[UUID]]:
     return [UUID(int=id) for id, _ in keys], [UUID(int=attempt) for _, attempt in keys]
+
+
+async def save(core: "Core", items: Sequence[wire.SaveItem]) -> list[wire.ItemVerdict]:
+    good: dict[Key, tuple[str, bool]] = {}
+    invalid: dict[int, str] = {}
+    for place, item in enumerate(items):
+        try:
+            # Of several for one attempt the last holds, and what one of them forgave stays forgiven.
+            _, progress = good.get(writer(item), ("", False))
+            good[writer(item)] = (checked_saved(item.saved) or "{}", progress or item.progress)
+        except InvalidValue as problem:
+            invalid[place] = str(problem)
+    accepted, unstorable = await _save_together(core, sorted(good.items()))
+    core.changed(UUID(int=id) for id, _ in accepted)
+    turned_away = [
+        item
+        for place, item in enumerate(items)
+        if place not in invalid and writer(item) not in accepted and writer(item) not in unstorable
+    ]
+    verdicts = await resolved(core, [(item, "save") for item in turned_away])
+    answers = []
+    for place, item in enumerate(items):
+        wrong = invalid.get(place) or unstorable.get(writer(item))
+        if wrong is not None:
+            answers.append(verdict_on(item, Verdict.INVALID, wrong))
+        else:
+            answers.append(verdicts.get((writer(item), "save")) or verdict_on(item, Verdict.ACCEPTED))
+    return core.judged("save", answers)
+
+
+async def _save_together(
+    core: "Core", items: Sequence[tuple[Key, tuple[str, bool]]]
+) -> tuple[set[Key], dict[Key, str]]:
+    """The attempts whose save was accepted, and those whose state the database would not take."""
+    if not items:
+        return set(), {}
+
+    async def write(tx: Transaction) -> list[asyncpg.Record]:
+        return await tx.fetch(
+            SQL["save_jobs"],
+            *columns([key for key, _ in items]),
+            [text for _, (text, _) in items],
+            [progress for _, (_, progress) in items],
+        )
+
+    try:
+        return {writer_of(row) for row in await core.db.repeated(write)}, {}
+    except BAD_DATA as problem:
+        if len(items) == 1:
+            return set(), {items[0][0]: f"The saved state cannot be stored: {problem}"}
+    accepted: set[Key] = set()
+    unstorable: dict[Key, str] = {}
+    for item in items:
+        taken, refused = await _save_together(core, [item])
+        accepted |= taken
+        unstorable |= refused
+    return accepted, unstorable
+
+
+def checked_saved(saved: Any) -> str | None:
+    text = checked_json(saved, limit=MAX_SAVED_BYTES, what="saved state")
+    if text is not None and not text.startswith("{"):
+        raise InvalidValue("Saved state must be a JSON object.")
+    return text
+
+
+async def release(core: "Core", items: Sequence[wire.ReleaseItem]) -> list[wire.ItemVerdict]:
+    """Gives jobs back, or says of lost ones that their attempt has stopped."""
+    ordered = sorted(items, key=writer)
+
+    async def write(tx: Transaction) -> set[Key]:
+        rows = await tx.fetch(
+            SQL["release_jobs"],
+            [item.id for item in ordered],
+            [item.attempt_id for item in ordered],
+            [bounded_delay(item.delay_seconds) for item in ordered],
+            [clean_text(item.reason, 200) for item in ordered],
+        )
+        released = {writer_of(row) for row in rows}
+        stopped = [writer(item) for item in ordered if writer(item) not in released]
+        ids, attempts = columns(stopped)
+        freed = await tx.fetch(SQL["attempts_stopped"], attempts, ids) if stopped else []
+        core.tell(tx, [*rows, *freed])
+        return released
+
+    accepted = await core.db.repeated(write)
+    verdicts = await resolved(core, [(item, "release") for item in items if writer(item) not in accepted])
+    return core.judged(
+        "release", [verdicts.get((writer(item), "release")) or verdict_on(item, Verdict.ACCEPTED) for item in items]
+    )

@@ -1,26 +1,169 @@
-"""`finish`: the four outcomes of a turn, each with all that belongs to it in one transaction."""
+"""`finish`: the four outcomes of a turn, each with all that belongs to it in one transaction.
+
+A finish is checked first (`checked`). The usual one, a job that is done and whose end brings nothing else about, is one
+statement (`_complete`); every other takes the way through `ending`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import orjson
 import structlog
 
 from paddock.db.pool import Transaction, column
 from paddock.jobs import enqueueing, events, wire
-from paddock.jobs.completing import complete
 from paddock.jobs.durations import bounded_delay
-from paddock.jobs.ending import ItemFailed, end
+from paddock.jobs.ending import Ending, ItemFailed, end
 from paddock.jobs.errors import LockHeld, Refused
-from paddock.jobs.fencing import BAD_DATA, INVALID_RESULT, SQL, Key, resolved, verdict_on, writer, writer_of
-from paddock.jobs.finish_items import MAX_NAME, Item, checked, completed, dumps, exhausted, failed
-from paddock.jobs.model import MAX_ERROR_MESSAGE, NORMAL, JobId, NewEvent, NewJob, Verdict
-from paddock.jobs.values import clean_text
+from paddock.jobs.fencing import (
+    BAD_DATA,
+    EXHAUSTED,
+    INVALID_RESULT,
+    SQL,
+    Key,
+    checked_saved,
+    resolved,
+    verdict_on,
+    writer,
+    writer_of,
+)
+from paddock.jobs.model import (
+    MAX_ERROR_MESSAGE,
+    MAX_RESULT_BYTES,
+    MAX_TRACEBACK,
+    NORMAL,
+    JobId,
+    NewEvent,
+    NewJob,
+    Verdict,
+)
+from paddock.jobs.values import InvalidValue, checked_json, clean_text
 
 if TYPE_CHECKING:
     from paddock.jobs.core import Core
 
+MAX_EVENT_BYTES = 64 * 1024
+MAX_NAME = 500
+# No query is as long as this.
+MOST_PLACE = 10_000_000
 log = structlog.get_logger()
+
+
+# Made for every finish, and freezing a dataclass doubles what making it costs.
+@dataclass(slots=True)
+class Item:
+    """A finish as it goes to SQL: checked, with everything in storable form."""
+
+    source: wire.FinishItem
+    outcome: str
+    result: str | None = None
+    saved: str | None = None
+    error: Mapping[str, Any] | None = None
+    # What was wrong with the worker's item.
+    invalid: str | None = None
+    # Not what the worker asked for: it became this because that could not be done.
+    instead: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it ends its job and asks for nothing beside it."""
+        return self.outcome == "done" and not (self.source.events or self.source.follow_ups)
+
+
+def checked(source: wire.FinishItem) -> Item:
+    if source.outcome == "done" and source.result is None and source.saved is None and not source.events:
+        return Item(source, "done")
+    try:
+        _check_events(source.events)
+        return Item(
+            source,
+            source.outcome,
+            result=checked_json(source.result, limit=MAX_RESULT_BYTES, what="result"),
+            saved=checked_saved(source.saved),
+            error=_error(source.error) if source.outcome in ("transient", "permanent") else None,
+        )
+    except InvalidValue as problem:
+        error = {"code": INVALID_RESULT, "message": str(problem)}
+        return Item(source, "permanent", error=error, invalid=str(problem))
+
+
+def _check_events(given: Sequence[wire.Event]) -> None:
+    for event in given:
+        for name, text in (("type", event.type), ("subject", event.subject)):
+            if not text or text != clean_text(text, MAX_NAME):
+                raise InvalidValue(f"An event's {name} is text of 1 to {MAX_NAME} characters without NUL.")
+        checked_json(event.data, limit=MAX_EVENT_BYTES, what="event's data")
+
+
+def _error(error: wire.Error | None) -> dict[str, Any]:
+    if error is None:
+        return {"code": "unclassified_error", "message": "The worker gave no reason."}
+    shown: dict[str, Any] = {
+        "code": clean_text(error.code, 100),
+        "message": clean_text(error.message, MAX_ERROR_MESSAGE),
+    }
+    if error.hint:
+        shown["hint"] = clean_text(error.hint, MAX_ERROR_MESSAGE)
+    if error.traceback:
+        shown["traceback"] = clean_text(error.traceback, MAX_TRACEBACK)
+    if error.mistake:
+        shown["mistake"] = True
+    # As the engine says it: bounded, because a page draws that far.
+    places = {"line": error.line, "column": error.column}
+    return shown | {name: place for name, place in places.items() if place is not None and 1 <= place <= MOST_PLACE}
+
+
+def completed(item: Item) -> Ending:
+    return Ending(item.source.id, item.source.attempt_id, "completed", result=item.result)
+
+
+def failed(item: Item) -> Ending:
+    error = item.error or {}
+    return Ending(
+        item.source.id,
+        item.source.attempt_id,
+        "failed",
+        code=error.get("code"),
+        message=error.get("message"),
+        error=dumps(error),
+    )
+
+
+def exhausted(item: Item) -> Ending:
+    error = item.error or {}
+    message = clean_text(f"Gave up after too many failures; the last one: {error.get('message')}", MAX_ERROR_MESSAGE)
+    return replace(failed(item), code=EXHAUSTED, message=message)
+
+
+def dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+async def _complete(core: "Core", items: Mapping[Key, Item]) -> dict[Key, str | None]:
+    """One statement, a transaction by itself: the attempts whose job was ended. Whatever is not among them is as it was, and for the long way to look at: jobs
+    with a group or an end hook, an end that somebody listens for, writes that the fence turns away."""
+    plain = [key for key in sorted(items) if items[key].plain]
+    if not plain:
+        return {}
+    sources = [items[key].source for key in plain]
+
+    async def write(tx: Transaction) -> list[asyncpg.Record]:
+        rows = await tx.fetch(
+            SQL["complete_jobs"],
+            [source.id for source in sources],
+            [source.attempt_id for source in sources],
+            column(items[key].result for key in plain),
+        )
+        core.tell_completed(tx, rows)
+        return rows
+
+    try:
+        rows = await core.db.repeated(write, alone=True)
+    except BAD_DATA:
+        return {}  # nothing of the batch was written; one by one it shows whose data it was
+    return dict.fromkeys(plain if len(rows) == len(plain) else map(writer_of, rows))
 
 
 async def finish(
@@ -38,8 +181,8 @@ async def finish(
     for key, source in zip(keys, items, strict=True):
         if key not in unique:
             unique[key] = checked(source)
-    # `complete` tells nobody of what it ends.
-    ended = await complete(core, unique) if by_worker and not core.kinds.hearing("job.completed") else {}
+    # `_complete` tells nobody of what it ends.
+    ended = await _complete(core, unique) if by_worker and not core.kinds.hearing("job.completed") else {}
     rest = [unique[key] for key in sorted(unique) if key not in ended]
     ended |= await _finish_together(core, rest, by_worker, declared_only)
     turned_away = [

@@ -16,9 +16,9 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Database
+from paddock.jobs.figures.overviews import Counts, KindSeen, WorkerSeen, counts, kinds, workers
 from paddock.jobs.filtering import Filter, read_cursor, time_of, write_cursor
 from paddock.jobs.model import Job, JobId
-from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen, counts, kinds, workers
 from paddock.jobs.reports import final_report
 from paddock.jobs.scanning import SQL, Scan, briefs_by_id, jobs_by_id
 from paddock.jobs.timelines import Related, Relative, related, timeline_of

@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 
 from paddock.db.pool import DEADLOCKS, statements
-from paddock.jobs import fencing, releasing, wire
+from paddock.jobs import fencing, wire
 from paddock.jobs.link import SessionUnknown
 from paddock.jobs.model import MAX_REPORT_BYTES, Verdict
 from paddock.jobs.values import InvalidValue, checked_json, clean_text
@@ -115,7 +115,7 @@ async def _give_back_unlisted(core: "Core", unlisted: Sequence[tuple[UUID, UUID]
         items = [
             wire.ReleaseItem(id=row["id"], attempt_id=row["attempt_id"], reason="claim_answer_lost") for row in gone
         ]
-        await releasing.release(core, items)
+        await fencing.release(core, items)
         core.count_rescued("claim_answer_lost", (row["kind"] for row in gone))
 
 

@@ -10,8 +10,8 @@ import asyncpg
 import orjson
 
 from paddock.db.pool import Database
+from paddock.jobs.figures.overviews import SQL
 from paddock.jobs.model import TERMINAL, Job, JobId
-from paddock.jobs.overviews import SQL
 
 MOST_ENTRIES = 500
 MOST_FOLLOW_UPS = 20

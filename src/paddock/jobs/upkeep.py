@@ -13,7 +13,7 @@ import structlog
 from paddock.db.pool import Database, statements
 from paddock.jobs import bulk, partitions, schedules
 from paddock.jobs.core import Core
-from paddock.jobs.figures import refresh_figures
+from paddock.jobs.figures.counting import refresh_figures
 from paddock.jobs.kinds import Nothing, housekeeping
 from paddock.jobs.logs import KEPT_BYTES
 from paddock.jobs.outcomes import Outcome, done

@@ -1,4 +1,4 @@
-"""A chart's data and the table of its figures, from series that `paddock.jobs.charting` read.
+"""A chart's data and the table of its figures, from series that `paddock.jobs.figures.charting` read.
 
 charts = [Chart("throughput", "Throughput", [ChartLine("completed", "good", series)])]
 {% for chart in charts %}{{ ui.chart(chart.id, chart.title, chart.data, chart.rows, chart.text, chart.json) }}{% endfor %}
@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from markupsafe import Markup
 
-from paddock.jobs.charting import Series
-from paddock.jobs.overviews import VersionChange, WorkerSeen
+from paddock.jobs.figures.charting import Series
+from paddock.jobs.figures.overviews import VersionChange, WorkerSeen
 from paddock.web import words
 
 MOST_ROWS = 24

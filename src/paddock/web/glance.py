@@ -16,13 +16,14 @@ from starlette.requests import Request
 
 from paddock.api import auditing
 from paddock.capability import each
-from paddock.jobs import alarms, overviews, reading
+from paddock.jobs import reading
 from paddock.jobs.core import Core
 from paddock.jobs.events import DELIVERY_KIND
-from paddock.jobs.hanging import Hanging, hanging
-from paddock.jobs.overviews import Counts, KindSeen, VersionChange, WorkerSeen
+from paddock.jobs.figures import alarms, overviews
+from paddock.jobs.figures.hanging import Hanging, hanging
+from paddock.jobs.figures.overviews import Counts, KindSeen, VersionChange, WorkerSeen
+from paddock.jobs.figures.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
 from paddock.jobs.schedule_runs import FailedSchedule, failed_schedules
-from paddock.jobs.trends import RANGES, ErrorGroup, Trend, Trends, error_groups, progress
 from paddock.web.judging import Clause
 
 REMEMBERED_SECONDS = 1.0

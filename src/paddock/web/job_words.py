@@ -18,8 +18,8 @@ from paddock.api.pagination import encode
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
+from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.model import Job
-from paddock.jobs.overviews import KindSeen
 from paddock.jobs.schedule_runs import ordered_job, runs_of
 from paddock.jobs.timelines import TimelineEntry
 from paddock.log import masked

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from paddock.jobs.alarms import Alarm
 from paddock.jobs.events import DELIVERY_KIND
-from paddock.jobs.hanging import Hanging
-from paddock.jobs.overviews import Counts, KindSeen, WorkerSeen
+from paddock.jobs.figures.alarms import Alarm
+from paddock.jobs.figures.hanging import Hanging
+from paddock.jobs.figures.overviews import Counts, KindSeen, WorkerSeen
+from paddock.jobs.figures.trends import ErrorGroup
 from paddock.jobs.schedule_runs import FailedSchedule
-from paddock.jobs.trends import ErrorGroup
 from paddock.web.words import duration, listed, number, plural
 
 FIGURES_STILL_AFTER = timedelta(minutes=2)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.kinds import Kind
-from paddock.jobs.overviews import KindSeen
 from paddock.web import words
 from paddock.web.words import listed, plural
 

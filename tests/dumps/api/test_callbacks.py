@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from paddock.config import Config
 from paddock.dumps.callbacks import CALLBACK
 from paddock.dumps.settings import DumpSettings
-from paddock.jobs import outbound
 from paddock.jobs.core import Core, CoreSettings
 from paddock.jobs.model import Job
+from paddock.jobs.webhooks import outbound
 from tests.api.conftest import Clients
 from tests.dumps.api.conftest import Played, Start, status
 from tests.dumps.api.inside import run_inside

@@ -16,7 +16,7 @@ from paddock.api.job_json import EXAMPLE_ID
 from paddock.api.keyset import next_cursor, read_place
 from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import ThePlane
-from paddock.jobs import charting
+from paddock.jobs.figures import charting
 
 router = guarded_router("figures", OPERATORS)
 

@@ -15,7 +15,7 @@ from paddock.api.plane import ControlPlane, ThePlane
 from paddock.api.routes.changing import Reason
 from paddock.api.tokens import Caller
 from paddock.jobs import reading
-from paddock.jobs.overviews import KindSeen
+from paddock.jobs.figures.overviews import KindSeen
 
 router = guarded_router("kinds", OPERATORS)
 

@@ -19,7 +19,7 @@ from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page
 from paddock.api.plane import ThePlane
 from paddock.api.routes.events import DELIVERY_EXAMPLE, EVENT_ID, WEBHOOK_ID
 from paddock.api.services.webhooks import NewWebhook, WebhookChanges, change, check_sample, subscribe
-from paddock.jobs import webhook_keys
+from paddock.jobs.webhooks import keys
 
 router = guarded_router("webhooks", PEOPLE)
 
@@ -71,7 +71,7 @@ KEY_EXAMPLE = {"owner": "ada", "secret": "whsec_...", "created_at": "2026-11-15T
 )
 async def get_key(plane: ThePlane, caller: Asking) -> Response:
     async with plane.core.db.transaction() as tx:
-        key = await webhook_keys.of(tx, caller.owner)
+        key = await keys.of(tx, caller.owner)
     return answer({"owner": caller.owner, "secret": key.secret, "created_at": key.created_at})
 
 
@@ -82,7 +82,7 @@ async def get_key(plane: ThePlane, caller: Asking) -> Response:
 )
 async def rotate_key(plane: ThePlane, caller: Asking) -> Response:
     async with plane.core.db.transaction() as tx:
-        key = await webhook_keys.rotate(tx, caller.owner, actor=caller.actor)
+        key = await keys.rotate(tx, caller.owner, actor=caller.actor)
     return answer({"owner": caller.owner, "secret": key.secret, "created_at": key.created_at})
 
 

@@ -10,9 +10,9 @@ from paddock.api.services.submitting import rights_of
 from paddock.api.tokens import Caller
 from paddock.jobs import bulk, reading
 from paddock.jobs.enqueueing import IdempotencyKey
+from paddock.jobs.figures.overviews import SQL as OVERVIEWS
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Job, NewJob
-from paddock.jobs.overviews import SQL as OVERVIEWS
 
 COUNTED_EXACTLY = 10_000
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from paddock.dumps.dumps import Dump
 from paddock.dumps.pages.dump_tables import Tables
+from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.model import Job
-from paddock.jobs.overviews import KindSeen
 from paddock.web.progress import Progress, reported
 from paddock.web.words import duration, listed, number, plural, size
 

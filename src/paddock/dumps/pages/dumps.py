@@ -28,9 +28,9 @@ from paddock.dumps.request import NO_STORE
 from paddock.dumps.service import own_dump, visible_databases, visible_dump
 from paddock.dumps.settings import DumpSettings
 from paddock.jobs import reading
+from paddock.jobs.figures.overviews import SQL as OVERVIEWS
+from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.model import Job, JobId
-from paddock.jobs.overviews import SQL as OVERVIEWS
-from paddock.jobs.overviews import KindSeen
 from paddock.log import masked
 from paddock.web import job_actions
 from paddock.web.frame import back, field, form, page, plane_of, render

@@ -19,8 +19,8 @@ from paddock.exports.pages.engine_choice import engines_of
 from paddock.exports.plain import Export
 from paddock.exports.service import visible_export
 from paddock.jobs.errors import Refused
+from paddock.jobs.figures.overviews import SQL as OVERVIEWS
 from paddock.jobs.model import Job
-from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.log import masked
 from paddock.web import job_actions
 from paddock.web.faults import fault_of_job

@@ -19,8 +19,8 @@ from paddock.api.services.submitting import check_retry
 from paddock.api.tokens import Caller
 from paddock.capability import each
 from paddock.jobs import grouping, logs, reading
+from paddock.jobs.figures.overviews import SQL as OVERVIEWS
 from paddock.jobs.model import Group, Job
-from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.jobs.timelines import TimelineEntry
 from paddock.log import masked
 from paddock.web import job_actions, job_log, job_words, timeline, words

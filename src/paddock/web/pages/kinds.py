@@ -16,11 +16,12 @@ from paddock.api.errors import not_found
 from paddock.api.kinds_seen import may_see_kind
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database
-from paddock.jobs import charting, last_hour, reading
+from paddock.jobs import reading
+from paddock.jobs.figures import charting, last_hour
+from paddock.jobs.figures.last_hour import Ended
+from paddock.jobs.figures.overviews import KindSeen, WorkerSeen
+from paddock.jobs.figures.trends import error_groups
 from paddock.jobs.filtering import Filter
-from paddock.jobs.last_hour import Ended
-from paddock.jobs.overviews import KindSeen, WorkerSeen
-from paddock.jobs.trends import error_groups
 from paddock.web import words
 from paddock.web.charting import Chart, ChartLine, Mark
 from paddock.web.frame import back, field, form, page, plane_of, regions, render

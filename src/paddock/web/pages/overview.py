@@ -14,12 +14,13 @@ from starlette.routing import Route
 from paddock.api.access import OPERATORS, PEOPLE
 from paddock.api.errors import ApiError, invalid_field
 from paddock.api.tokens import Caller
-from paddock.jobs import alarms, reading
-from paddock.jobs.charting import Series
+from paddock.jobs import reading
+from paddock.jobs.figures import alarms
+from paddock.jobs.figures.charting import Series
+from paddock.jobs.figures.overviews import Counts, WorkerSeen
+from paddock.jobs.figures.trends import RANGES, Range, Trend
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import STATUSES
-from paddock.jobs.overviews import Counts, WorkerSeen
-from paddock.jobs.trends import RANGES, Range, Trend
 from paddock.web import words
 from paddock.web.charting import Chart, ChartLine, Mark, marks_of
 from paddock.web.frame import back, field, form, page, plane_of, regions, render, templates

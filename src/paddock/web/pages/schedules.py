@@ -15,9 +15,9 @@ from paddock.api.services import schedules as scheduling
 from paddock.api.tokens import Caller
 from paddock.jobs import reading, schedules, timing
 from paddock.jobs.errors import Refused
+from paddock.jobs.figures.overviews import SQL as OVERVIEWS
 from paddock.jobs.filtering import Filter
 from paddock.jobs.kinds import Kinds, Trigger
-from paddock.jobs.overviews import SQL as OVERVIEWS
 from paddock.jobs.schedule_runs import Run, last_runs, runs_of
 from paddock.jobs.schedules import Schedule
 from paddock.log import masked

@@ -15,10 +15,11 @@ from paddock.api.errors import not_found
 from paddock.api.ids import path_id
 from paddock.api.tokens import Caller
 from paddock.db.pool import Database
-from paddock.jobs import reading, running
+from paddock.jobs import reading
+from paddock.jobs.figures import running
+from paddock.jobs.figures.overviews import WorkerSeen
+from paddock.jobs.figures.running import Held, Lost
 from paddock.jobs.model import Job, SessionId
-from paddock.jobs.overviews import WorkerSeen
-from paddock.jobs.running import Held, Lost
 from paddock.web import words
 from paddock.web.frame import back, field, form, page, plane_of, render
 from paddock.web.progress import reported

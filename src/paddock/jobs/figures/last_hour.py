@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from paddock.db.pool import Database, statements
-from paddock.jobs.histograms import ZERO
+from paddock.jobs.figures.histograms import ZERO
 
 SQL = statements("paddock.jobs.sql", "last_hour.sql")
 PART, PARTS = timedelta(minutes=2), 30

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 import asyncpg
 
 from paddock.db.pool import Database, Transaction
-from paddock.jobs import overviews
-from paddock.jobs.charting import METRICS, ErrorCount, Point, Series, series
-from paddock.jobs.histograms import BOUNDS, KEPT, SQL, ZERO, filled
+from paddock.jobs.figures import overviews
+from paddock.jobs.figures.charting import METRICS, ErrorCount, Point, Series, series
+from paddock.jobs.figures.histograms import BOUNDS, KEPT, SQL, ZERO, filled
 from paddock.metrics import Metrics, show_all
 
 RECOUNTED = timedelta(minutes=2)

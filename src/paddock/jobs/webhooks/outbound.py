@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
-from paddock.jobs.lookups import Lookups
+from paddock.jobs.webhooks.lookups import Lookups
 
 TIMEOUT = timedelta(seconds=15)
 MAX_ANSWER_BYTES = 64 * 1024

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from paddock.db.pool import Database, statements
+from paddock.jobs.figures.overviews import WorkerSeen
 from paddock.jobs.model import JobId, SessionId
-from paddock.jobs.overviews import WorkerSeen
 
 SQL = statements("paddock.jobs.sql", "running.sql")
 

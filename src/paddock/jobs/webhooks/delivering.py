@@ -21,14 +21,14 @@ from pydantic import BaseModel
 
 import paddock
 from paddock.db.pool import Transaction, statements
-from paddock.jobs import outbound
 from paddock.jobs.core import Core
 from paddock.jobs.events import DELIVERY_KIND
 from paddock.jobs.kinds import Backoff, Kind, Shares
 from paddock.jobs.model import Job
-from paddock.jobs.outbound import HttpAnswer
 from paddock.jobs.outcomes import Outcome, done, permanent, transient
 from paddock.jobs.turn import Turn
+from paddock.jobs.webhooks import outbound
+from paddock.jobs.webhooks.outbound import HttpAnswer
 
 SQL = statements("paddock.jobs.sql", "webhook.sql")
 GONE = "webhook_gone"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from paddock.db.pool import Database, statements
-from paddock.jobs.histograms import percentile, spelled_out
+from paddock.jobs.figures.histograms import percentile, spelled_out
 from paddock.jobs.model import JobId
 
 SQL = statements("paddock.jobs.sql", "running.sql")

@@ -9,7 +9,7 @@ import asyncpg
 
 from paddock.db.pool import Database
 from paddock.jobs.errors import Refused
-from paddock.jobs.histograms import KEPT, SQL, ZERO, filled, percentile
+from paddock.jobs.figures.histograms import KEPT, SQL, ZERO, filled, percentile
 
 MOST_CODES = 20
 

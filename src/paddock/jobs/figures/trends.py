@@ -17,9 +17,9 @@ from uuid import UUID
 import asyncpg
 
 from paddock.db.pool import Database, statements
-from paddock.jobs.charting import METRICS, Point, Series
-from paddock.jobs.figures import RECOUNTED
-from paddock.jobs.histograms import ZERO, percentile, spelled_out
+from paddock.jobs.figures.charting import METRICS, Point, Series
+from paddock.jobs.figures.counting import RECOUNTED
+from paddock.jobs.figures.histograms import ZERO, percentile, spelled_out
 
 SQL = statements("paddock.jobs.sql", "trends.sql")
 REMEMBERED_SECONDS = 1.0

@@ -1,0 +1,1 @@
+"""What charts, counts and pages read, so that none of them reads the jobs themselves."""
