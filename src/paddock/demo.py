@@ -26,13 +26,13 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
+from paddock.amounts import span
 from paddock.cli.connection import Connect, Server, open_server
 from paddock.cli.errors import CommandFailed, wrong_usage
 from paddock.cli.jobs.progress import ENDED, percent
 from paddock.cli.jobs.watching import bars, draw
 from paddock.cli.output import is_terminal
 from paddock.cli.sample import write_sample, write_shop
-from paddock.cli.wording import span
 from paddock.client.finding import read_address
 from paddock.ingest.sample import write_orders
 from paddock.runtimes.folders import InstanceFolder

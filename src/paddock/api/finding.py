@@ -3,8 +3,9 @@
 Each capability finds its own (`Capability.finder`) and answers nothing that the caller may not see.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from paddock.api.plane import ControlPlane
@@ -84,6 +85,25 @@ async def _schedules(plane: ControlPlane, caller: Caller, sought: Sought) -> lis
         for one in every
         if sought.fits(one.name)
     ][: sought.limit]
+
+
+class WithId(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+T = TypeVar("T", bound=WithId)
+Page = Callable[..., Awaitable[Sequence[T]]]
+
+
+async def rows(sought: Sought, page: Page[T], containing: Page[T] | None = None) -> Sequence[T]:
+    """Of a capability's newest things, `page` being bound to who asks; `containing` finds by a part of the name, where that
+    is another statement."""
+    if sought.ids is not None:
+        return [one for one in await page(before=sought.before, limit=sought.limit) if sought.has(one.id)]
+    if sought.exactly:
+        return await page(name=sought.text, limit=sought.limit)
+    return await (containing or page)(text=sought.text, limit=sought.limit)
 
 
 def configured(what: str, names: Iterable[str], path: str, sought: Sought) -> Sequence[Found]:

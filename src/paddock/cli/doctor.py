@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from paddock.amounts import several, span
 from paddock.cli.connection import HERE, Connect, Refusal, Server, open_server
 from paddock.cli.errors import CommandFailed
 from paddock.cli.output import Output, dump, is_terminal
-from paddock.cli.wording import moment, several, span
+from paddock.cli.wording import moment
 
 SKEW_SECONDS = 5.0
 PROBE_SECONDS = 30.0

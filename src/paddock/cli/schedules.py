@@ -7,11 +7,12 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import span
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.errors import wrong_usage
 from paddock.cli.jobs.submitting import read_payload
 from paddock.cli.output import Column, Item, Output, Watch, facts, field, show_one, show_or_watch
-from paddock.cli.wording import ago, duration, iso, span
+from paddock.cli.wording import ago, duration, iso
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

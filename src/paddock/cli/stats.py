@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from paddock.amounts import number, span
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import NOT_FOUND, CommandFailed, wrong_usage
 from paddock.cli.output import Column, Form, Item, Output, dump, field, is_terminal, table, write
-from paddock.cli.wording import clock_time, duration, iso, number, span
+from paddock.cli.wording import clock_time, duration, iso
 
 TIMES = {"wait_p50": 0.5, "wait_p95": 0.95, "duration_p50": 0.5, "duration_p95": 0.95}
 

@@ -1,10 +1,9 @@
-"""Times, durations and sizes as people say them."""
+"""Times and durations as people type and read them in a terminal; `amounts` has lengths, sizes and counts."""
 
 from datetime import UTC, datetime, timedelta
 
+from paddock.amounts import span
 from paddock.cli.errors import wrong_usage
-
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def moment(value: object) -> datetime | None:
@@ -16,22 +15,6 @@ def moment(value: object) -> datetime | None:
 
 def now() -> datetime:
     return datetime.now(UTC)
-
-
-def span(seconds: float) -> str:
-    """Two units at most: 0.4 s, 12 s, 3 min, 2 h 5 min, 4 d 3 h."""
-    if seconds < 10:
-        return f"{max(seconds, 0):.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    for place, (size, unit) in enumerate(UNITS):
-        if seconds >= size:
-            whole, rest = divmod(int(seconds), size)
-            smaller = UNITS[place + 1] if place + 1 < len(UNITS) else None
-            if smaller is not None and rest >= smaller[0]:
-                return f"{whole} {unit} {rest // smaller[0]} {smaller[1]}"
-            return f"{whole} {unit}"
-    raise AssertionError("a minute is the smallest unit")
 
 
 def ago(value: object, at: datetime | None = None) -> str:
@@ -46,22 +29,6 @@ def ago(value: object, at: datetime | None = None) -> str:
 def clock_time(value: object) -> str:
     when = moment(value)
     return "-" if when is None else when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
-def number(count: float) -> str:
-    return f"{count:,.0f}"
-
-
-def several(count: float, word: str) -> str:
-    return f"{number(count)} {word}" + ("" if count == 1 else "s")
 
 
 def duration(value: str) -> timedelta:

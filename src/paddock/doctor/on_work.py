@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from paddock import capability
-from paddock.cli.wording import several
+from paddock.amounts import several
 from paddock.config import Config
 from paddock.db.pool import Statement
 from paddock.doctor.findings import Finding, broken, ok, warning

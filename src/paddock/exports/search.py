@@ -1,6 +1,8 @@
 """Exports, mappings, snapshots and engines by their name or id."""
 
-from paddock.api.finding import Found, Sought, configured
+from functools import partial
+
+from paddock.api.finding import Found, Sought, configured, rows
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.exports import mappings, plain, snapshot_states
@@ -19,14 +21,8 @@ async def find(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Foun
 
 
 async def _exports(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Found]:
-    db, scope = plane.core.db, caller.scope
-    if sought.ids is not None:
-        seen = await plain.page(db, scope, before=sought.before, limit=sought.limit)
-        seen = [one for one in seen if sought.has(one.id)]
-    elif sought.exactly:
-        seen = await plain.page(db, scope, name=sought.text, limit=sought.limit)
-    else:
-        seen = await plain.called(db, scope, sought.text, limit=sought.limit)
+    page = partial(plain.page, plane.core.db, caller.scope)
+    seen = await rows(sought, page, containing=partial(plain.called, plane.core.db, caller.scope))
     return [
         Found(
             "export",
@@ -41,14 +37,7 @@ async def _exports(plane: ControlPlane, caller: Caller, sought: Sought) -> list[
 
 
 async def _snapshots(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Found]:
-    db, scope = plane.core.db, caller.scope
-    if sought.ids is not None:
-        seen = await snapshot_states.page(db, scope, before=sought.before, limit=sought.limit)
-        seen = [one for one in seen if sought.has(one.id)]
-    elif sought.exactly:
-        seen = await snapshot_states.page(db, scope, name=sought.text, limit=sought.limit)
-    else:
-        seen = await snapshot_states.page(db, scope, text=sought.text, limit=sought.limit)
+    seen = await rows(sought, partial(snapshot_states.page, plane.core.db, caller.scope))
     return [
         Found(
             "snapshot",
@@ -71,12 +60,5 @@ async def _job_of(plane: ControlPlane, snapshot: Snapshot) -> JobId | None:
 
 
 async def _mappings(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Found]:
-    db, scope = plane.core.db, caller.scope
-    if sought.ids is not None:
-        seen = await mappings.page(db, scope, before=sought.before, limit=sought.limit)
-        seen = [one for one in seen if sought.has(one.id)]
-    elif sought.exactly:
-        seen = await mappings.page(db, scope, name=sought.text, limit=sought.limit)
-    else:
-        seen = await mappings.page(db, scope, text=sought.text, limit=sought.limit)
+    seen = await rows(sought, partial(mappings.page, plane.core.db, caller.scope))
     return [Found("mapping", str(one.id), one.name, f"/mappings/{one.id}", f"version {one.version}") for one in seen]

@@ -6,12 +6,11 @@ from uuid import UUID
 
 import orjson
 
+from paddock.amounts import gibibytes, span
 from paddock.api.around import Around
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
-from paddock.cli.wording import span
 from paddock.ingest import runs
-from paddock.ingest.amounts import gibibytes
 from paddock.ingest.backpressure import PHASE
 from paddock.ingest.model import Run
 from paddock.ingest.pipeline import ON_CLUSTER, RUN_HOOKS, SQL, STEP_KINDS

@@ -1,8 +1,9 @@
 """Instances by their name or id."""
 
 from datetime import timedelta
+from functools import partial
 
-from paddock.api.finding import Found, Sought
+from paddock.api.finding import Found, Sought, rows
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.instances import model
@@ -13,14 +14,7 @@ from paddock.jobs.model import JobId
 
 
 async def find(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Found]:
-    db, scope = plane.core.db, caller.scope
-    if sought.ids is not None:
-        seen = await model.page(db, scope=scope, before=sought.before, limit=sought.limit)
-        seen = [one for one in seen if sought.has(one.id)]
-    elif sought.exactly:
-        seen = await model.page(db, scope=scope, name=sought.text, limit=sought.limit)
-    else:
-        seen = await model.page(db, scope=scope, text=sought.text, limit=sought.limit)
+    seen = await rows(sought, partial(model.page, plane.core.db, scope=caller.scope))
     return [
         Found(
             "instance",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from paddock.cli.wording import several
-from paddock.cli.wording import size as in_words
+from paddock.amounts import several
+from paddock.amounts import size as in_words
 from paddock.maintenance.model import Action
 from paddock.maintenance.policy import Policy
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from paddock.amounts import listed
 from paddock.jobs.events import DELIVERY_KIND
 from paddock.jobs.figures.alarms import Alarm
 from paddock.jobs.figures.hanging import Hanging
 from paddock.jobs.figures.overviews import Counts, KindSeen, WorkerSeen
 from paddock.jobs.figures.trends import ErrorGroup
 from paddock.jobs.schedule_runs import FailedSchedule
-from paddock.web.words import duration, listed, number, plural
+from paddock.web.words import duration, number, plural
 
 FIGURES_STILL_AFTER = timedelta(minutes=2)
 WAITS_LONG = timedelta(minutes=1)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from paddock.amounts import listed
 from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.kinds import Kind
 from paddock.web import words
-from paddock.web.words import listed, plural
+from paddock.web.words import plural
 
 
 def policy_of(seen: KindSeen, declared: Kind | None) -> list[tuple[str, str]]:

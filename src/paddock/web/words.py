@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 import orjson
 from markupsafe import Markup, escape
 
+from paddock import amounts
+from paddock.amounts import listed
 from paddock.api.pagination import encode
 
 TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00))")
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 # What the status of a job is called in front of people.
 STATUS_WORDS: Mapping[str, str] = {"claimed": "running", "submitted": "waiting outside"}
@@ -51,52 +52,22 @@ def ago(at: datetime | str | None) -> str:
 
 def _rough(seconds: float, more: float = 0) -> str:
     """What is to come is rounded: what was asked to be kept for 7 d ends 'in 7 d', and not a moment later in 6."""
-    for size, unit in UNITS:
+    for size, unit in amounts.UNITS[:-1]:
         if seconds >= size:
             return f"{int(seconds / size + more)} {unit}"
     return f"{int(seconds)} s"
 
 
 def duration(value: float | timedelta | None) -> str:
-    """Two units at most: 12 ms, 0.4 s, 12 s, 3 min 5 s, 2 h 5 min, 4 d 3 h."""
-    if value is None:
-        return ""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if seconds <= 0:
-        return "0 s"
-    if seconds < 0.0995:
-        return f"{max(1, round(seconds * 1000))} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    seconds = round(seconds)
-    sizes = (*UNITS, (1, "s"))
-    for place, (size, unit) in enumerate(UNITS):
-        if seconds >= size:
-            whole, rest = divmod(seconds, size)
-            smaller, smaller_unit = sizes[place + 1]
-            return f"{whole} {unit} {rest // smaller} {smaller_unit}" if rest >= smaller else f"{whole} {unit}"
-    return f"{seconds} s"
+    return "" if value is None else amounts.span(value)
 
 
 def number(value: float | None) -> str:
-    """1,284,110 and 0.25: as many digits as say something."""
-    if value is None:
-        return ""
-    if isinstance(value, int) or value == int(value):
-        return f"{int(value):,}"
-    if 0 < value < 0.005:
-        return "<0.01"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return "" if value is None else amounts.number(value)
 
 
 def size(count: float | None) -> str:
-    if count is None:
-        return ""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(count) < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    return "" if count is None else amounts.size(count)
 
 
 def percent(share: float | None) -> str:
@@ -108,14 +79,7 @@ def percent(share: float | None) -> str:
 
 def plural(count: float, one: str, many: str | None = None) -> str:
     """'1 job', '3 jobs', 'no jobs'."""
-    words = one if count == 1 else many or f"{one}s"
-    return f"{'no' if count == 0 else number(count)} {words}"
-
-
-def listed(words: Any, last: str = "and") -> str:
-    """'a, b and c'."""
-    found = [str(word) for word in words]
-    return f"{', '.join(found[:-1])} {last} {found[-1]}" if len(found) > 1 else "".join(found)
+    return f"no {many or f'{one}s'}" if count == 0 else amounts.several(count, one, many)
 
 
 def status_word(status: str) -> str:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import span
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.output import Column, Item, Output, Watch, facts, field, repeatedly, show, show_one, table
-from paddock.cli.wording import ago, span
+from paddock.cli.wording import ago
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

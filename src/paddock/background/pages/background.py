@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.amounts import listed
 from paddock.api.access import OPERATORS
 from paddock.api.errors import not_found
 from paddock.api.tokens import Caller
@@ -18,7 +19,6 @@ from paddock.background.records import State
 from paddock.jobs import reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Job
-from paddock.web import words
 from paddock.web.frame import back, field, form, page, plane_of, regions, render
 
 RUNS_OF_ONE = 10
@@ -93,9 +93,9 @@ def summary(found: Sequence[State]) -> str:
     unhealthy = [state.name for state in found if not state.healthy]
     never = [state.name for state in found if state.last_success_at is None and state.enabled and state.healthy]
     parts = [
-        f"{words.listed(unhealthy)} {'fails' if len(unhealthy) == 1 else 'fail'}" if unhealthy else "",
-        f"{words.listed(off)} {'is' if len(off) == 1 else 'are'} switched off" if off else "",
-        f"{words.listed(never)} {'has' if len(never) == 1 else 'have'} not run yet" if never else "",
+        f"{listed(unhealthy)} {'fails' if len(unhealthy) == 1 else 'fail'}" if unhealthy else "",
+        f"{listed(off)} {'is' if len(off) == 1 else 'are'} switched off" if off else "",
+        f"{listed(never)} {'has' if len(never) == 1 else 'have'} not run yet" if never else "",
     ]
     said = "; ".join(part for part in parts if part)
     return f"{said[0].upper()}{said[1:]}." if said else f"All {len(found)} run when they should."

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from paddock.amounts import number
 from paddock.cli.connection import Connect, Refusal, Server, open_server
 from paddock.cli.errors import FAILED, REFUSED, CommandFailed, wrong_usage
 from paddock.cli.jobs.filtering import ANY, Which, in_words
 from paddock.cli.jobs.showing import show_made
 from paddock.cli.jobs.watching import follow
 from paddock.cli.output import Form, Item, dump, is_terminal
-from paddock.cli.wording import number
 
 Action = Literal["cancel", "retry"]
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from paddock.amounts import span
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.jobs.filtering import ANY, Which
 from paddock.cli.jobs.naming import SHORT_ID
 from paddock.cli.jobs.progress import progress
 from paddock.cli.output import Column, Item, Output, Watch, field, is_narrow, show_or_watch
-from paddock.cli.wording import ago, span
+from paddock.cli.wording import ago
 
 
 def list_jobs(

@@ -1,7 +1,7 @@
 """How far a job is, from what it reports."""
 
+from paddock.amounts import number, several, size, span
 from paddock.cli.output import Item
-from paddock.cli.wording import number, several, size, span
 from paddock.jobs.reports import HowFar, how_far, share
 
 ENDED = frozenset({"completed", "failed", "cancelled"})

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paddock.amounts import span
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.jobs.naming import whole_id
 from paddock.cli.jobs.progress import progress
@@ -21,7 +22,7 @@ from paddock.cli.output import (
     show,
     show_one,
 )
-from paddock.cli.wording import ago, clock_time, span
+from paddock.cli.wording import ago, clock_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

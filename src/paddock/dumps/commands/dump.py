@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import several, size, span
 from paddock.cli.connection import HERE, Connect, Refusal, Server, open_server
 from paddock.cli.endings import DUMPS, agreed
 from paddock.cli.errors import FAILED, CommandFailed, wrong_usage
 from paddock.cli.jobs.streaming import patiently
 from paddock.cli.output import Form, Item, Output
 from paddock.cli.output import dump as write_out
-from paddock.cli.wording import several, size, span
 from paddock.dumps.commands import dump_files, dump_progress
 from paddock.dumps.commands.dump_files import Target
 

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from paddock.amounts import size, span
 from paddock.cli.connection import Server
 from paddock.cli.jobs.progress import amounts, left, percent
 from paddock.cli.jobs.streaming import watch
 from paddock.cli.output import Item
 from paddock.cli.why import explained
-from paddock.cli.wording import size, span
 from paddock.jobs.reports import how_far
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from paddock.amounts import number, several
 from paddock.cli.errors import FAILED, CommandFailed
 from paddock.cli.output import Column, Form, Item, dump, field, show
-from paddock.cli.wording import number, several
 from paddock.dumps.commands import dump_progress
 from paddock.dumps.verifying.checking import verify
 from paddock.dumps.verifying.findings import Checked, Findings, NotWhole

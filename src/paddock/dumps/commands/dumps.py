@@ -7,10 +7,11 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import number, size, span
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import REFUSED, CommandFailed
 from paddock.cli.output import Column, Item, Output, facts, field, show, show_one
-from paddock.cli.wording import ago, number, size, span
+from paddock.cli.wording import ago
 from paddock.dumps.commands import dump_files
 from paddock.dumps.commands.dump import Flag, finish, status, unreadable_tables
 

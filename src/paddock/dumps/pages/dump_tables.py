@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.web.words import listed, number, plural
+from paddock.amounts import listed
+from paddock.web.words import number, plural
 
 # Written tables by their names; those before are counted, so that the one at work is in sight.
 MOST_DONE = 50

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from paddock.amounts import listed
 from paddock.dumps.dumps import Dump
 from paddock.dumps.pages.dump_tables import Tables
 from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.model import Job
 from paddock.web.progress import Progress, reported
-from paddock.web.words import duration, listed, number, plural, size
+from paddock.web.words import duration, number, plural, size
 
 FORMATS = {"sql": "SQL", "json": "JSON", "csv": "CSV", "sqlite": "SQLite file", "custom": "pg_dump archive"}
 TYPES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}

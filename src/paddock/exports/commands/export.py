@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from paddock.amounts import several, size, span
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.downloading import Wanted, fetch, wanted
 from paddock.cli.endings import EXPORTS, agreed
 from paddock.cli.errors import FAILED, wrong_usage
 from paddock.cli.jobs.watching import follow
 from paddock.cli.output import Item, Output, dump
-from paddock.cli.wording import several, size, span
 
 # A single file was asked for: none is begun after it.
 ONE_FILE = 4 << 30

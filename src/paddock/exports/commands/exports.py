@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import number, size
 from paddock.cli.connection import HERE, Connect, open_server
 from paddock.cli.downloading import fetch, wanted
 from paddock.cli.jobs.watching import follow
 from paddock.cli.output import Column, Item, Output, facts, field, show, show_one
-from paddock.cli.wording import ago, number, size
+from paddock.cli.wording import ago
 from paddock.jobs.reports import how_far
 
 if TYPE_CHECKING:

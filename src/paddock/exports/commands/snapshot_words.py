@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paddock.amounts import number, size
 from paddock.cli.jobs.progress import amounts, percent
 from paddock.cli.output import Column, Item, facts, field
-from paddock.cli.wording import ago, number, size
+from paddock.cli.wording import ago
 from paddock.jobs.reports import how_far, share
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from paddock.amounts import listed
 from paddock.api.errors import ApiError
 from paddock.exports.plain import Export
 from paddock.exports.request import ExportRequest
@@ -14,7 +15,6 @@ from paddock.jobs.errors import Refused
 from paddock.log import masked
 from paddock.web.form_problems import by_field, validated
 from paddock.web.schedule_form import short_duration
-from paddock.web.words import listed
 
 DELIMITERS = {",": "comma", ";": "semicolon", "|": "bar", "\t": "tab"}
 FORMATS = {"parquet": "Parquet", "csv": "CSV", "jsonl": "JSON Lines"}

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from paddock.amounts import listed
 from paddock.exports.plain import Export
 from paddock.jobs.model import Job
-from paddock.web.words import duration, listed, number, plural, size
+from paddock.web.words import duration, number, plural, size
 
 LONGEST_NAME = 160
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paddock.amounts import listed
 from paddock.exports import mapping
 from paddock.exports.mapping import Definition, Node
 from paddock.jobs.model import JsonObject
-from paddock.web.words import listed, plural
+from paddock.web.words import plural
 
 
 @dataclass(frozen=True, slots=True)

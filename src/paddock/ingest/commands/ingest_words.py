@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from paddock.amounts import gibibytes, number, size, span
 from paddock.cli.output import Column, Item, facts, field
-from paddock.cli.wording import ago, moment, now, number, size, span
-from paddock.ingest.amounts import gibibytes
+from paddock.cli.wording import ago, moment, now
 from paddock.ingest.model import LIVE as LIVE
 
 if TYPE_CHECKING:

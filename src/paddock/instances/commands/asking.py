@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from paddock.amounts import number, several, size
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import wrong_usage
 from paddock.cli.output import Column, Item, Output, dump, field, is_terminal, show, table, write
-from paddock.cli.wording import duration, number, several, size
+from paddock.cli.wording import duration
 from paddock.exports.commands.export import Repeated, pairs, text_of
 from paddock.instances.commands.answer_files import RowCounter, Target, is_cut, target_of, write_answer
 from paddock.instances.commands.naming import Name, id_of, path_of

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from paddock.amounts import number
 from paddock.cli.connection import Connect
 from paddock.cli.output import Column, Item, facts, field
-from paddock.cli.wording import ago, number
+from paddock.cli.wording import ago
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

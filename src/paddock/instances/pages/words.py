@@ -1,7 +1,8 @@
 """Instances in words, for their pages."""
 
+from paddock.amounts import listed
 from paddock.instances.model import Instance
-from paddock.web.words import listed, plural
+from paddock.web.words import plural
 
 PHASES = {
     "waiting": "Waiting for its snapshot",

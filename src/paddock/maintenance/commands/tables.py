@@ -7,12 +7,13 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
+from paddock.amounts import number, several, size, span
 from paddock.cli.connection import HERE, Connect, Server, open_server
 from paddock.cli.errors import wrong_usage
 from paddock.cli.jobs.showing import show_made
 from paddock.cli.jobs.watching import exit_code, follow
 from paddock.cli.output import Column, Item, Output, facts, field, show, show_one
-from paddock.cli.wording import ago, number, several, size, span
+from paddock.cli.wording import ago
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from paddock.cli.wording import several
+from paddock.amounts import several
 from paddock.engines.rewriting import Rewriter
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError
 from paddock.jobs.model import JsonObject

@@ -13,7 +13,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from paddock.cli.wording import several, size
+from paddock.amounts import several, size
 from paddock.maintenance.iceberg.choosing import Choice, Retention, choose
 from paddock.maintenance.iceberg.committing import (
     TRIES,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
 
-from paddock.cli.wording import several, size
+from paddock.amounts import several, size
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.maintenance.iceberg.deleting import Deleted, Spool, delete
 from paddock.maintenance.iceberg.expiring import GC_OFF, MOST_PATHS, PATHS_SIZE, garbage_is_ours, store_of

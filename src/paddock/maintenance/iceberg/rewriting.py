@@ -9,7 +9,7 @@ from math import ceil
 
 from pyiceberg.table import Table
 
-from paddock.cli.wording import several, size
+from paddock.amounts import several, size
 from paddock.maintenance.iceberg.committing import TRIES, Conflict, commit_replace
 from paddock.maintenance.iceberg.opening import translated
 from paddock.maintenance.iceberg.planning import Bin, Plan, check_engine, plan_rewrite

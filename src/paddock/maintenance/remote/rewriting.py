@@ -11,8 +11,8 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from paddock.cli.wording import several
-from paddock.cli.wording import size as in_words
+from paddock.amounts import several
+from paddock.amounts import size as in_words
 from paddock.engines.rewriting import Rewriter
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.amounts import listed
 from paddock.api import auditing
 from paddock.api.access import OPERATORS, PEOPLE
 from paddock.api.errors import not_found
@@ -191,8 +192,8 @@ def _summary(rows: Sequence[Row]) -> str:
     vain = [row.seen.name for row in rows if row.waits_in_vain]
     failing = [row.seen.name for row in rows if row.ended.failed]
     parts = [
-        f"Paused: {words.listed(paused)}." if paused else "",
-        f"No live worker offers {words.listed(vain, 'or')}." if vain else "",
+        f"Paused: {listed(paused)}." if paused else "",
+        f"No live worker offers {listed(vain, 'or')}." if vain else "",
         f"{words.plural(len(failing), 'kind has', 'kinds have')} failures in the last hour." if failing else "",
     ]
     text = " ".join(part for part in parts if part)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paddock.amounts import listed
 from paddock.api.access import OPERATORS
 from paddock.api.errors import ApiError, not_found
 from paddock.api.services import schedules as scheduling
@@ -128,7 +129,7 @@ async def change(request: Request, caller: Caller) -> Response:
             await scheduling.change(plane_of(request), caller, schedule, changes)
     except (ApiError, Refused) as error:
         return await _show_form(request, caller, asked.refused(error), schedule)
-    said = f"{schedule.name} was changed: {words.listed(sorted(changes))}." if changes else "Nothing was changed."
+    said = f"{schedule.name} was changed: {listed(sorted(changes))}." if changes else "Nothing was changed."
     return back(request, f"/schedules/{schedule.name}", said)
 
 
@@ -224,7 +225,7 @@ def _summary(found: Sequence[Schedule], runs: Mapping[str, Sequence[Run]]) -> st
     ]
     parts = [
         f"{len(on)} of {words.plural(len(found), 'schedule')} enabled",
-        f"the last run of {words.listed(failed)} failed" if failed else "",
-        f"{words.listed(refused)} could not create a job when last due" if refused else "",
+        f"the last run of {listed(failed)} failed" if failed else "",
+        f"{listed(refused)} could not create a job when last due" if refused else "",
     ]
     return "; ".join(part for part in parts if part) + "."

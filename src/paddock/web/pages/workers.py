@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import paddock
+from paddock.amounts import listed
 from paddock.api.access import OPERATORS
 from paddock.api.errors import not_found
 from paddock.api.ids import path_id
@@ -58,7 +59,7 @@ class Row:
         text = (
             f"It ends {words.plural(runs, 'job')} it runs and claims nothing new" if runs else "It claims nothing new"
         )
-        alone = f" Nobody else offers {words.listed(self.alone)}: those jobs wait." if self.alone else ""
+        alone = f" Nobody else offers {listed(self.alone)}: those jobs wait." if self.alone else ""
         own = " It runs Paddock's own work inside `paddock serve`." if self.inside else ""
         return f"{text} until you resume it.{alone}{own}"
 
@@ -162,7 +163,7 @@ def _summary(rows: Sequence[Row]) -> str:
     states = Counter(row.state for row in rows)
     odd = [f"{states[state]} {state}" for state in ("late", "stopping", "quiet") if states[state]]
     text = f"{words.plural(len(rows), 'worker')} connected, {busy:,} of {words.plural(slots, 'slot')} busy"
-    return f"{text}; {words.listed(odd)}." if odd else f"{text}."
+    return f"{text}; {listed(odd)}." if odd else f"{text}."
 
 
 def _versions(rows: Sequence[Row]) -> str | None:
@@ -170,7 +171,5 @@ def _versions(rows: Sequence[Row]) -> str | None:
     found: Mapping[str, int] = Counter(row.seen.version for row in rows)
     if not set(found) - {paddock.__version__}:
         return None
-    mix = words.listed(
-        [f"{version or 'unknown'} on {words.plural(n, 'worker')}" for version, n in sorted(found.items())]
-    )
+    mix = listed([f"{version or 'unknown'} on {words.plural(n, 'worker')}" for version, n in sorted(found.items())])
     return f"Versions differ: {mix}; this control plane is {paddock.__version__}."
