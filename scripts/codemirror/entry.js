@@ -7,7 +7,7 @@ export { SQLDialect } from "@codemirror/lang-sql";
 export { bracketMatching, HighlightStyle, indentUnit, StreamLanguage, syntaxHighlighting, syntaxTree } from "@codemirror/language";
 export { yaml } from "@codemirror/legacy-modes/mode/yaml";
 export { EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
-export { Decoration, EditorView, GutterMarker, gutterLineClass, keymap, lineNumbers, placeholder } from "@codemirror/view";
+export { Decoration, EditorView, GutterMarker, gutterLineClass, highlightSpecialChars, keymap, lineNumbers, placeholder } from "@codemirror/view";
 export { tags } from "@lezer/highlight";
 
 // CodeMirror writes its rules into a <style> element, which the dashboard's policy refuses. A sheet made by a script is

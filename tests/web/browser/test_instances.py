@@ -263,9 +263,30 @@ async def test_an_error_is_read_beside_the_query_and_the_next_one_is_answered(pe
     await expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=alert(1)>")
     await axe(page)
     await shot(page, "query-failed")
+    await ask(page, "MATCH (n:Town)\nRETRUN n")
+    await expect(page.locator(".cm-gutterElement.cm-wrong-line")).to_have_text("2")
+    await shot(page, "query-refused")
     await ask(page, "RETURN 1 AS one")
     await expect(page.locator("#as-table")).to_contain_text("one")
+    await expect(page.locator(".cm-wrong-line")).to_have_count(0)
     await expect(page.get_by_role("tab", name="Graph")).to_be_disabled()
+
+
+async def test_labels_edge_types_and_properties_are_completed(person: Person, instance: str) -> None:
+    page = await person("analyst")
+    await page.goto(f"/instances/{instance}/query")
+    await page.get_by_label("Cypher").click()
+    for typed, option in (
+        ("MATCH (p:Pe", "Person label"),
+        (")-[:LI", "LIVES_IN edge type"),
+        ("]->(t:", "Town label"),
+        (") RETURN p.", "name Person"),
+    ):
+        await page.keyboard.type(typed)
+        await page.get_by_role("option", name=option, exact=True).click()
+    await expect(page.locator("#field-query")).to_have_value("MATCH (p:Person)-[:LIVES_IN]->(t:Town) RETURN p.name")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#as-table")).to_contain_text("name 7")
 
 
 async def test_a_query_that_takes_too_long_is_cancelled(person: Person, instance: str, ada: Client) -> None:

@@ -5,9 +5,11 @@
 import { url } from "../page.js";
 
 const LOCAL = new Set(["duckdb", "sqlite"]); // few places, each looked into; those of others are searched in the cache
+const REMOTE = "remote"; // DuckDB's buckets: listing them costs, so that is left to who browses them
 const MOST_PLACES = 12;
 const MOST_NAMES = 2_000;
 const SHORTEST_SEARCH = 2;
+const MOST_FOUND = 200;
 
 // Those that a query may name without more: of a local engine all, of another the tables of one schema.
 export async function nearTables(engine) {
@@ -20,6 +22,11 @@ export async function searchTables(engine, word) {
   if (LOCAL.has(engine.type) || word.length < SHORTEST_SEARCH) return [];
   const found = await ask("/api/schema/search", { q: word, engine: engine.name });
   return Array.isArray(found) ? found : [];
+}
+
+// Whether the names that were found for a word hold all that begin with it, whatever is typed on.
+export function foundAll(engine, word, count) {
+  return LOCAL.has(engine.type) || (word.length >= SHORTEST_SEARCH && count < MOST_FOUND);
 }
 
 // Below `hive` its schemas, below `hive.sales` or the `sales` of a near place its tables.
@@ -35,9 +42,9 @@ export async function columnsOf(engine, { parts, file }) {
   return columns ?? [];
 }
 
-// DuckDB shows the files of its folders as the tables of `local.files`, those of its remote sources below `remote`.
+// DuckDB shows the files of its folders as the tables of `local.files`.
 export function isFile(engine, { catalog, schema }) {
-  return engine.type === "duckdb" && ((catalog === "local" && schema === "files") || catalog === "remote");
+  return engine.type === "duckdb" && catalog === "local" && schema === "files";
 }
 
 // Whether a query finds the tables of a schema without its name.
@@ -52,7 +59,7 @@ export function sameName(one, other) {
 
 async function placesOf(engine) {
   if (engine.type === "trino") return engine.default.includes(".") ? [engine.default.split(".")] : [];
-  const catalogs = await namesIn(engine, []);
+  const catalogs = (await namesIn(engine, [])).filter((name) => name !== REMOTE);
   if (!LOCAL.has(engine.type)) return catalogs.slice(0, 1).map((catalog) => [catalog, "public"]);
   const schemas = await Promise.all(catalogs.map((catalog) => namesIn(engine, [catalog])));
   return catalogs.flatMap((catalog, n) => schemas[n].map((schema) => [catalog, schema])).slice(0, MOST_PLACES);

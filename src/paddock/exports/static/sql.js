@@ -1,7 +1,7 @@
 // SQL in an editor: its colours, and completion of an engine's tables and columns and of SQL's own words. Names are other
 // people's text: they are shown as text, and quoted where they go into a query.
 import { SQLDialect, syntaxTree } from "../vendor/codemirror.min.js";
-import { columnsOf, isFile, namesBelow, nearTables, needsNoSchema, sameName, searchTables } from "./engine-names.js";
+import { columnsOf, foundAll, isFile, namesBelow, nearTables, needsNoSchema, sameName, searchTables } from "./engine-names.js";
 
 const MOST_MENTIONS = 6;
 const LONGEST_SHOWN = 200;
@@ -12,6 +12,7 @@ const WRITTEN = new RegExp(String.raw`(?:${NAME}\s*\.\s*)*(?:"[^"]*|[\p{L}_][\p{
 const NAMES = new RegExp(NAME, "gu");
 const MENTION = new RegExp(String.raw`\b(?:from|join)\s+(${PATH}|'(?:[^']|'')*')(?:\s+(?:as\s+)?(${NAME}))?`, "giu");
 const BEFORE_TABLE = /\b(?:from|join)\s+$/i;
+const TYPED_ON = /^"?[\p{L}\p{N}_$]*$/u;
 const FILE_WRITTEN = /\b(?:from|join)\s+'[^']*$/i;
 
 // Words of SQL that are no name without quotes, in one engine or another. Longer lists have `id` and `name` as well.
@@ -58,6 +59,7 @@ async function completions(engine, context, written, wantsTable) {
     from: written.from + dot,
     to: closed ? context.pos + 1 : undefined,
     options: [...names.map((option) => (isQuoted ? inQuotes(option) : option)), ...words],
+    validFor: !wantsTable || path.length || foundAll(engine, plain(word), names.length) ? TYPED_ON : undefined,
   };
 }
 
@@ -99,7 +101,7 @@ async function files(engine, context, written) {
   const found = (await nearTables(engine)).filter((table) => isFile(engine, table));
   const closed = context.state.sliceDoc(context.pos, context.pos + 1) === "'";
   const options = found.map(({ table }) => ({ label: shown(table), apply: literal(table).slice(1), detail: "file" }));
-  return { from: written.from + written.text.indexOf("'") + 1, to: closed ? context.pos + 1 : undefined, options };
+  return { from: written.from + written.text.indexOf("'") + 1, to: closed ? context.pos + 1 : undefined, options, validFor: /^[^']*$/ };
 }
 
 // The tables that the text names after FROM and JOIN, with what else they are called.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as default
 from typing import Any
 
@@ -34,6 +34,8 @@ MOST_NEIGHBOURS = 100
 PAGE_TIMEOUT_MS = 60_000
 # Of the panel beside the query; a picture as wide as that of the mapping's own page could not be read in it.
 PANEL_WIDTH = 260
+# How a graph engine says where a query is wrong, and all that comes after it.
+PLACE_IN_WORDS = re.compile(r" \(line: \d+, offset: \d+\).*", re.DOTALL)
 # Of columns whose values are written right-aligned; a list of numbers is none.
 NUMERIC = re.compile(r"U?INT\d+|FLOAT|DOUBLE|DECIMAL(\(.*\))?")
 
@@ -121,7 +123,7 @@ async def run(request: Request, caller: Caller) -> Response:
     try:
         shown["answer"] = await _ask(request, caller, instance, query)
     except ApiError as error:
-        shown["fault"] = fault_of_refusal(error, query)
+        shown["fault"] = _fault_of(error, query)
     if "hx-request" in request.headers:
         return await render(request, caller, "instance_answer.html", instance=instance, **shown)
     return await _show(request, caller, instance, query, **shown)
@@ -267,6 +269,12 @@ def _answer_of(data: dict[str, Any]) -> Answer:
 async def _schema(request: Request, instance: Instance) -> dict[str, Any]:
     found = (await _read(proxy.ask(plane_of(request), request, instance.id, "GET", "/schema"))).data
     return {section: found.get(section) or [] for section in ("nodes", "edges")}
+
+
+def _fault_of(error: ApiError, query: str) -> Fault:
+    """Its place is shown beside the query: the engine's own words for it, and its copy of the line, would repeat that."""
+    fault = fault_of_refusal(error, query)
+    return fault if not fault.excerpt else replace(fault, message=PLACE_IN_WORDS.sub("", fault.message))
 
 
 def _names_in(schema: dict[str, Any]) -> dict[str, Any]:

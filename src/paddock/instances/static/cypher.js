@@ -10,6 +10,7 @@ const words = new Set(KEYWORDS);
 const NAME = "(?:`[^`]*`|[\\p{L}_][\\p{L}\\p{N}_]*)";
 const VARIABLE = new RegExp(`[([]\\s*(${NAME})\\s*:\\s*(${NAME})`, "gu");
 const PROPERTY = new RegExp(`(${NAME})\\.(?:\`[^\`]*|[\\p{L}\\p{N}_]*)$`, "u");
+const TYPED_ON = /^`?[\p{L}\p{N}_]*$/u;
 const WRITTEN = /`[^`]*$|[\p{L}_][\p{L}\p{N}_]*$|$/u;
 
 export const cypher = StreamLanguage.define({
@@ -59,8 +60,8 @@ export function completer(schema) {
     const options = optionsFor(schema, quiet, context.state.doc.toString());
     if (!options || (!written.text && !context.explicit && !/[:.|]$/.test(quiet))) return null;
     const closed = written.text.startsWith("`") && context.state.sliceDoc(context.pos, context.pos + 1) === "`";
-    const shownOptions = written.text.startsWith("`") ? options.map((one) => ({ ...one, label: `\`${one.label}\`` })) : options;
-    return { from: written.from, to: closed ? context.pos + 1 : undefined, options: shownOptions };
+    const named = written.text.startsWith("`") ? options.map((one) => ({ ...one, label: `\`${one.label}\`` })) : options;
+    return { from: written.from, to: closed ? context.pos + 1 : undefined, options: named, validFor: TYPED_ON };
   };
 }
 
@@ -93,6 +94,8 @@ function variablesIn(text) {
   return new Map([...text.matchAll(VARIABLE)].map(([, variable, label]) => [variable, label.replaceAll("`", "")]));
 }
 
+// Cypher has no way to write a backtick in a name.
 function option(name, detail) {
-  return { label: name, apply: /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) && !words.has(name.toUpperCase()) ? name : `\`${name}\``, detail };
+  const simple = /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) && !words.has(name.toUpperCase());
+  return { label: name, apply: simple ? name : `\`${name.replaceAll("`", "")}\``, detail };
 }

@@ -3,7 +3,6 @@ import { EditorView, HighlightStyle, syntaxHighlighting, tags } from "./vendor/c
 
 const box = EditorView.theme({
   "&": {
-    minHeight: "calc(var(--rows) * 1.5em + 10px)",
     maxHeight: "70vh",
     border: "1px solid var(--edge)",
     borderRadius: "var(--radius)",
@@ -14,9 +13,11 @@ const box = EditorView.theme({
   },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5" },
+  ".cm-content, .cm-gutter": { minHeight: "calc(var(--rows) * 1.5em + 8px)" },
   ".cm-content": { padding: "4px 0", caretColor: "var(--ink)", tabSize: "2" },
   ".cm-content:focus-visible": { outline: "none" },
   ".cm-line": { padding: "0 8px" },
+  ".cm-specialChar": { color: "var(--bad)" },
   ".cm-placeholder": { color: "var(--soft)" },
   ".cm-gutters": { backgroundColor: "var(--sunken)", color: "var(--soft)", borderRight: "1px solid var(--line)" },
   ".cm-lineNumbers .cm-gutterElement": { minWidth: "28px", padding: "0 6px 0 4px" },
@@ -50,7 +51,8 @@ const colours = HighlightStyle.define([
   { tag: tags.special(tags.string), color: "var(--ink)" }, // a name in quotes
   { tag: [tags.number, tags.bool, tags.null, tags.atom], color: "var(--busy)" },
   { tag: [tags.typeName, tags.labelName, tags.className, tags.definition(tags.propertyName)], color: "var(--wait)" },
-  { tag: [tags.comment, tags.meta], color: "var(--soft)", fontStyle: "italic" },
+  { tag: tags.comment, color: "var(--soft)", fontStyle: "italic" },
+  { tag: tags.meta, color: "var(--soft)" },
   { tag: [tags.function(tags.variableName), tags.standard(tags.name)], color: "var(--busy)" },
   { tag: tags.invalid, color: "var(--bad)" },
 ]);

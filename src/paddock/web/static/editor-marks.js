@@ -45,9 +45,9 @@ function rangesOf(state, place) {
   return found;
 }
 
-// The word at a column, one letter where no word is, the whole line where no column is known.
+// The word at a column, one letter where no word is, nothing where no column is known.
 function wordAt(state, line, column) {
-  if (!column) return [line.from, line.to];
+  if (!column) return [line.from, line.from];
   const at = Math.min(line.from + column - 1, Math.max(line.from, line.to - 1));
   const word = state.wordAt(at);
   return word ? [word.from, word.to] : [at, Math.min(at + 1, line.to)];

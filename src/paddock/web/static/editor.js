@@ -17,6 +17,7 @@ import {
   defaultKeymap,
   EditorState,
   EditorView,
+  highlightSpecialChars,
   history,
   historyKeymap,
   indentUnit,
@@ -38,6 +39,7 @@ export function edit(field, { language = [], complete = null } = {}) {
       doc: field.value,
       extensions: [
         lineNumbers(),
+        highlightSpecialChars(), // one that turns the text around shows itself, and turns nothing
         history(),
         bracketMatching(),
         indentUnit.of("  "),
@@ -95,10 +97,17 @@ function completing(complete) {
 // No list for who has gone on meanwhile, and none that offers only what is written already.
 function worthShowing(context, found) {
   if (!found || (context.view && !context.view.hasFocus)) return null;
-  const written = context.state.sliceDoc(found.from, context.pos).toLowerCase();
-  const fitting = found.options.filter((option) => option.label.toLowerCase().startsWith(written));
-  const isWritten = fitting.length === 1 && fitting[0].label.toLowerCase() === written;
-  return isWritten && !context.explicit ? null : found;
+  const written = context.state.sliceDoc(found.from, context.pos);
+  if (!context.explicit && isWhole(found, written)) return null;
+  const { validFor } = found;
+  const stillFits = (text) => validFor.test(text) && text.startsWith(written) && !isWhole(found, text);
+  return { ...found, validFor: validFor && stillFits };
+}
+
+function isWhole({ options }, written) {
+  const text = written.toLowerCase();
+  const fitting = options.filter(({ label }) => label.toLowerCase().startsWith(text));
+  return fitting.length === 1 && fitting[0].label.toLowerCase() === text;
 }
 
 function submitting(field) {
