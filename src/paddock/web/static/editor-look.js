@@ -25,6 +25,8 @@ const box = EditorView.theme({
   "&.cm-focused .cm-nonmatchingBracket": { backgroundColor: "var(--bad-wash)" },
   ".cm-line.cm-wrong-line": { backgroundColor: "var(--bad-wash)" },
   ".cm-gutterElement.cm-wrong-line": { backgroundColor: "var(--bad-wash)", color: "var(--bad)", fontWeight: "700" },
+  ".cm-line.cm-doubtful-line": { backgroundColor: "var(--wait-wash)" },
+  ".cm-gutterElement.cm-doubtful-line": { backgroundColor: "var(--wait-wash)", color: "var(--wait)", fontWeight: "700" },
   ".cm-wrong": { textDecoration: "underline wavy var(--bad)", textUnderlineOffset: "3px" },
 });
 

@@ -3,9 +3,14 @@ import { Decoration, EditorView, GutterMarker, gutterLineClass, RangeSet, StateE
 
 const setMarks = StateEffect.define();
 
-const wrongNumber = new (class extends GutterMarker {
-  elementClass = "cm-wrong-line";
-})();
+class LineNumber extends GutterMarker {
+  constructor(elementClass) {
+    super();
+    this.elementClass = elementClass;
+  }
+}
+
+const numbers = { "cm-wrong-line": new LineNumber("cm-wrong-line"), "cm-doubtful-line": new LineNumber("cm-doubtful-line") };
 
 // The starts of refused lines, and what is refused in each.
 const field = StateField.define({
@@ -24,7 +29,7 @@ export const marking = field;
 
 function numbersOf(marks) {
   const starts = [];
-  marks.between(0, Infinity, (from, _, mark) => void (mark.spec.line && starts.push(wrongNumber.range(from))));
+  marks.between(0, Infinity, (from, _, mark) => void (mark.spec.isLine && starts.push(numbers[mark.spec.class].range(from))));
   return RangeSet.of(starts);
 }
 
@@ -39,7 +44,8 @@ function rangesOf(state, place) {
   if (!(number >= 1 && number <= state.doc.lines)) return [];
   const line = state.doc.line(number);
   const title = place.closest("li, section")?.querySelector(".message, li > p")?.textContent ?? "";
-  const found = [Decoration.line({ class: "cm-wrong-line", attributes: { title }, line: true }).range(line.from)];
+  const kind = place.closest("[data-warning]") ? "cm-doubtful-line" : "cm-wrong-line";
+  const found = [Decoration.line({ class: kind, attributes: { title }, isLine: true }).range(line.from)];
   const [from, to] = wordAt(state, line, Number(place.dataset.goToColumn));
   if (from < to) found.push(Decoration.mark({ class: "cm-wrong" }).range(from, to));
   return found;

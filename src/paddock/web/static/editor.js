@@ -9,7 +9,7 @@
 // The field stays the form's: the editor writes each change into it and takes over what others write into it, both told
 // by its `input`. Without scripts it is what it was. data-submits="run": Ctrl Enter presses #run-button.
 // data-marked-by="answer": an answer in #answer that has places (data-go-to-line, data-go-to-column, data-go-to: the
-// field) marks them in the text until somebody edits there.
+// field; of a warning inside data-warning) marks them in the text until somebody edits there.
 import {
   autocompletion,
   bracketMatching,
