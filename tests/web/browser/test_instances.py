@@ -265,6 +265,7 @@ async def test_an_error_is_read_beside_the_query_and_the_next_one_is_answered(pe
     await shot(page, "query-failed")
     await ask(page, "MATCH (n:Town)\nRETRUN n")
     await expect(page.locator(".cm-gutterElement.cm-wrong-line")).to_have_text("2")
+    await expect(page.get_by_role("alert")).not_to_contain_text("offset")
     await shot(page, "query-refused")
     await ask(page, "RETURN 1 AS one")
     await expect(page.locator("#as-table")).to_contain_text("one")
