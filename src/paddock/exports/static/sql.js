@@ -25,11 +25,16 @@ const RESERVED = new Set(
 );
 
 const FUNCTIONS = ["avg", "coalesce", "count", "lower", "max", "min", "round", "sum", "upper"];
-const WORDS = [...[...RESERVED].map((word) => ({ label: word.toUpperCase(), boost: -1 })), ...FUNCTIONS.map((name) => ({ label: name, detail: "function" }))];
+const WORDS = [
+  ...[...RESERVED].map((word) => ({ label: word.toUpperCase(), boost: -1 })),
+  ...FUNCTIONS.map((name) => ({ label: name, detail: "function" })),
+];
 
 export const sql = SQLDialect.define({
-  keywords: `${[...RESERVED].join(" ")} ilike filter over partition rows range preceding following unbounded nulls first last recursive row tablesample`,
-  types: "bigint binary blob boolean bytea char date decimal double float int integer interval json numeric real smallint text time timestamp timestamptz tinyint uuid varchar",
+  keywords: [...RESERVED, ..."ilike filter over partition preceding following unbounded nulls recursive tablesample".split(" ")].join(" "),
+  types:
+    "bigint binary blob boolean bytea char date decimal double float int integer interval json numeric real smallint text time " +
+    "timestamp timestamptz tinyint uuid varchar",
   doubleDollarQuotedStrings: true,
 });
 
@@ -70,8 +75,8 @@ async function namesFor(engine, context, path, word, wantsTable) {
     const meant = mentions.filter((one) => sameName(one.alias ?? one.parts.at(-1), path.at(-1)));
     return meant.length ? columns(engine, meant) : below(engine, path);
   }
-  const aliases = mentions.filter((one) => one.alias).map((one) => ({ label: shown(one.alias), detail: shown(one.parts.at(-1)) }));
-  return [...(await columns(engine, mentions)), ...aliases];
+  const aliases = mentions.filter((one) => one.alias);
+  return [...(await columns(engine, mentions)), ...aliases.map((one) => nameOption(engine, one.alias, one.parts.at(-1)))];
 }
 
 async function tables(engine, word) {
@@ -88,13 +93,16 @@ function tableOption(engine, table) {
 
 async function below(engine, path) {
   const names = await namesBelow(engine, path);
-  return names.map((name) => ({ label: shown(name), apply: quoted(engine, name) }));
+  return names.map((name) => nameOption(engine, name));
 }
 
 async function columns(engine, mentions) {
   const found = await Promise.all(mentions.map((one) => columnsOf(engine, one)));
-  const options = found.flat().map(({ name, native }) => ({ label: shown(name), apply: quoted(engine, name), detail: shown(native), boost: 1 }));
-  return unique(options);
+  return unique(found.flat().map(({ name, native }) => ({ ...nameOption(engine, name, native), boost: 1 })));
+}
+
+function nameOption(engine, name, detail = "") {
+  return { label: shown(name), apply: quoted(engine, name), detail: shown(detail) };
 }
 
 async function files(engine, context, written) {
