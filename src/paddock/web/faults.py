@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.api.errors import ApiError
+from paddock.jobs.errors import Refused
+
 LINES_AROUND = 2
 LONGEST_LINE = 300
 
@@ -34,6 +37,13 @@ def fault_of_job(error: Mapping[str, Any] | None, payload: Mapping[str, Any]) ->
     lines = excerpt(sql, line)
     known = column if isinstance(column, int) else None
     return Fault(message, error.get("hint"), line, known, lines) if lines else None
+
+
+def fault_of_refusal(error: ApiError | Refused, text: str) -> Fault:
+    """Of a query that was refused while somebody waits for its answer."""
+    line, column = error.details.get("line"), error.details.get("column")
+    known = line if isinstance(line, int) else None
+    return Fault(error.message, error.hint, known, column if isinstance(column, int) else None, excerpt(text, known))
 
 
 def excerpt(text: str, line: int | None) -> list[SqlLine]:

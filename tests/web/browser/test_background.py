@@ -153,7 +153,7 @@ async def test_a_table_is_found_by_three_letters_and_leads_into_a_mapping(person
     await expect(found.get_by_role("link", name="Export this table")).to_be_visible()
     await expect(page.get_by_role("button", name="Refresh")).to_have_count(0)
     await found.get_by_role("link", name="Into a mapping").click()
-    written = page.get_by_label("Mapping, as YAML")
+    written = page.locator("#field-yaml")
     await expect(written).to_have_value(re.compile("label: orders"))
     await expect(written).to_have_value(re.compile("name: order_id, type: INT32"))
 

@@ -162,7 +162,7 @@ async def test_a_query_is_answered_as_table_graph_and_json_and_saved(person: Per
     page = await person("analyst")
     await page.goto(f"/instances/{instance}/query")
     await page.get_by_role("button", name="LIVES_IN").click()
-    await expect(page.get_by_label("Cypher")).to_have_value("MATCH (a)-[r:`LIVES_IN`]->(b) RETURN a, r, b LIMIT 50")
+    await expect(page.locator("#field-query")).to_have_value("MATCH (a)-[r:`LIVES_IN`]->(b) RETURN a, r, b LIMIT 50")
     await page.keyboard.press("Control+Enter")
     answer = page.locator("#answer")
     await expect(answer.locator(".sentence")).to_contain_text(f"{PEOPLE} rows")
@@ -187,7 +187,7 @@ async def test_a_query_is_answered_as_table_graph_and_json_and_saved(person: Per
     await shot(page, "query-saved")
     await page.get_by_label("Cypher").fill("")
     await page.get_by_role("button", name=HOSTILE).click()
-    await expect(page.get_by_label("Cypher")).to_have_value("MATCH (a)-[r:`LIVES_IN`]->(b) RETURN a, r, b LIMIT 50")
+    await expect(page.locator("#field-query")).to_have_value("MATCH (a)-[r:`LIVES_IN`]->(b) RETURN a, r, b LIMIT 50")
 
 
 async def test_a_node_is_looked_at_expanded_and_hidden_by_pointer_and_by_keyboard(
@@ -205,7 +205,7 @@ async def test_a_node_is_looked_at_expanded_and_hidden_by_pointer_and_by_keyboar
     await expect(card).to_contain_text("<script>alert(2)</script>")
     await shot(page, "graph-card")
     await card.get_by_role("button", name="Expand").click()
-    await expect(page.get_by_label("Cypher")).to_have_value(
+    await expect(page.locator("#field-query")).to_have_value(
         "MATCH (a:`Person`)-[r]-(b) WHERE a.`id` = 0 RETURN a, r, b LIMIT 100"
     )
     await expect(nodes.nth(3)).to_be_attached()
@@ -263,9 +263,31 @@ async def test_an_error_is_read_beside_the_query_and_the_next_one_is_answered(pe
     await expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=alert(1)>")
     await axe(page)
     await shot(page, "query-failed")
+    await ask(page, "MATCH (n:Town)\nRETRUN n")
+    await expect(page.locator(".cm-gutterElement.cm-wrong-line")).to_have_text("2")
+    await expect(page.get_by_role("alert")).not_to_contain_text("offset")
+    await shot(page, "query-refused")
     await ask(page, "RETURN 1 AS one")
     await expect(page.locator("#as-table")).to_contain_text("one")
+    await expect(page.locator(".cm-wrong-line")).to_have_count(0)
     await expect(page.get_by_role("tab", name="Graph")).to_be_disabled()
+
+
+async def test_labels_edge_types_and_properties_are_completed(person: Person, instance: str) -> None:
+    page = await person("analyst")
+    await page.goto(f"/instances/{instance}/query")
+    await page.get_by_label("Cypher").click()
+    for typed, option in (
+        ("MATCH (p:Pe", "Person label"),
+        (")-[:LI", "LIVES_IN edge type"),
+        ("]->(t:", "Town label"),
+        (") RETURN p.", "name Person"),
+    ):
+        await page.keyboard.type(typed)
+        await page.get_by_role("option", name=option, exact=True).click()
+    await expect(page.locator("#field-query")).to_have_value("MATCH (p:Person)-[:LIVES_IN]->(t:Town) RETURN p.name")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#as-table")).to_contain_text("name 7")
 
 
 async def test_a_query_that_takes_too_long_is_cancelled(person: Person, instance: str, ada: Client) -> None:
@@ -316,4 +338,4 @@ async def test_without_scripts_a_query_is_answered_as_a_table(person: Person, in
     await page.goto(f"/instances/{instance}/query")
     await ask(page, "MATCH (n:Town) RETURN n.code ORDER BY n.code")
     await expect(page.locator("#as-table")).to_contain_text("town 2")
-    await expect(page.get_by_label("Cypher")).to_have_value("MATCH (n:Town) RETURN n.code ORDER BY n.code")
+    await expect(page.locator("#field-query")).to_have_value("MATCH (n:Town) RETURN n.code ORDER BY n.code")

@@ -13,11 +13,11 @@ from paddock.api.tokens import Caller
 from paddock.exports.pages import export_form
 from paddock.exports.pages.engine_choice import engines_of, mode_for, role_for, roles_of
 from paddock.exports.pages.export_form import Form
-from paddock.exports.pages.preview import Preview, fault_of, preview_of
+from paddock.exports.pages.preview import Preview, preview_of
 from paddock.exports.service import ask_engine, create_export, visible_export
 from paddock.exports.settings import ExportSettings
 from paddock.jobs.errors import Refused
-from paddock.web.faults import Fault
+from paddock.web.faults import Fault, fault_of_refusal
 from paddock.web.form_problems import status_of
 from paddock.web.frame import back, form, page, plane_of, render
 
@@ -62,7 +62,7 @@ async def preview(request: Request, caller: Caller) -> Response:
     try:
         shown["preview"] = await _first_rows(request, caller, asked)
     except (ApiError, Refused) as error:
-        shown["fault"] = fault_of(error, asked.sql)
+        shown["fault"] = fault_of_refusal(error, asked.sql)
     if "hx-request" in request.headers:
         return await render(request, caller, "export_preview.html", **shown)
     return await _show(request, caller, asked, **shown)

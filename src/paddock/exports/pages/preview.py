@@ -1,4 +1,4 @@
-"""The first rows of a query as a table, and a refused query with the line it is refused for."""
+"""The first rows of a query as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,7 @@ from typing import Any
 
 import orjson
 
-from paddock.api.errors import ApiError
-from paddock.jobs.errors import Refused
 from paddock.jobs.model import JsonObject
-from paddock.web.faults import Fault, excerpt
 from paddock.web.words import plural
 
 
@@ -50,9 +47,3 @@ def cell_of(value: Any) -> Cell:
     if isinstance(value, str):
         return Cell(value, "text")
     return Cell(orjson.dumps(value).decode(), "text")
-
-
-def fault_of(error: ApiError | Refused, sql: str) -> Fault:
-    line, column = error.details.get("line"), error.details.get("column")
-    known = line if isinstance(line, int) else None
-    return Fault(error.message, error.hint, known, column if isinstance(column, int) else None, excerpt(sql, known))

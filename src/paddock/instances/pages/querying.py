@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as default
 from typing import Any
 
@@ -24,6 +24,7 @@ from paddock.instances.bodies import QueryBody, SavedQueryBody
 from paddock.instances.model import Instance
 from paddock.instances.pages.graph_of import Graph, graph_of
 from paddock.jobs.errors import Refused
+from paddock.web.faults import Fault, fault_of_refusal
 from paddock.web.form_problems import as_refusal, by_field, status_of
 from paddock.web.frame import back, clean, field, form, page, plane_of, render
 
@@ -33,6 +34,8 @@ MOST_NEIGHBOURS = 100
 PAGE_TIMEOUT_MS = 60_000
 # Of the panel beside the query; a picture as wide as that of the mapping's own page could not be read in it.
 PANEL_WIDTH = 260
+# How a graph engine says where a query is wrong, and all that comes after it.
+PLACE_IN_WORDS = re.compile(r" \(line: \d+, offset: \d+\).*", re.DOTALL)
 # Of columns whose values are written right-aligned; a list of numbers is none.
 NUMERIC = re.compile(r"U?INT\d+|FLOAT|DOUBLE|DECIMAL(\(.*\))?")
 
@@ -70,12 +73,6 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return orjson.dumps(value).decode()
-
-
-@dataclass(frozen=True)
-class Fault:
-    message: str
-    hint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ async def run(request: Request, caller: Caller) -> Response:
     try:
         shown["answer"] = await _ask(request, caller, instance, query)
     except ApiError as error:
-        shown["fault"] = Fault(error.message, error.hint)
+        shown["fault"] = _fault_of(error, query)
     if "hx-request" in request.headers:
         return await render(request, caller, "instance_answer.html", instance=instance, **shown)
     return await _show(request, caller, instance, query, **shown)
@@ -234,7 +231,14 @@ async def _read(asking: Awaitable[talking.Answer]) -> talking.Answer:
     code, message, hint = (error.get(name) for name in ("code", "message", "hint"))
     if not isinstance(code, str) or not isinstance(message, str):
         raise proxy.answered_badly()
-    raise ApiError(answer.status, code[:100], message, hint=hint if isinstance(hint, str) else None)
+    details = error.get("details")
+    raise ApiError(
+        answer.status,
+        code[:100],
+        message,
+        hint=hint if isinstance(hint, str) else None,
+        details=details if isinstance(details, dict) else None,
+    )
 
 
 def _query_body(query: str, parameters: dict[str, Any]) -> QueryBody:
@@ -267,6 +271,24 @@ async def _schema(request: Request, instance: Instance) -> dict[str, Any]:
     return {section: found.get(section) or [] for section in ("nodes", "edges")}
 
 
+def _fault_of(error: ApiError, query: str) -> Fault:
+    """Its place is shown beside the query: the engine's own words for it, and its copy of the line, would repeat that."""
+    fault = fault_of_refusal(error, query)
+    return fault if not fault.excerpt else replace(fault, message=PLACE_IN_WORDS.sub("", fault.message))
+
+
+def _names_in(schema: dict[str, Any]) -> dict[str, Any]:
+    """What the editor completes: labels and edge types, each with its properties."""
+    return {
+        "nodes": [{"label": node["label"], "properties": _properties(node, node["key"])} for node in schema["nodes"]],
+        "edges": [{"type": edge["type"], "properties": _properties(edge)} for edge in schema["edges"]],
+    }
+
+
+def _properties(entity: dict[str, Any], *first: dict[str, Any]) -> list[str]:
+    return [one["name"] for one in (*first, *entity["properties"])]
+
+
 async def _show(
     request: Request,
     caller: Caller,
@@ -284,7 +306,7 @@ async def _show(
     try:
         schema = await _schema(request, instance)
     except ApiError as error:
-        fault = fault or Fault(error.message, error.hint)
+        fault = fault or fault_of_refusal(error, query)
     return await render(
         request,
         caller,
@@ -296,6 +318,7 @@ async def _show(
         instance=instance,
         query=query,
         schema=schema,
+        names=_names_in(schema),
         picture=await _picture(request, instance),
         saved=await sharing.saved_queries(plane, caller, str(instance.mapping_id))
         if caller.sees(instance.owner)

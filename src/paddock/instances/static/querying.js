@@ -1,30 +1,32 @@
-// The query page: what writes into the editor, the history of this browser, and the three forms of an answer.
+// The query page: the editor and what writes into it, the history of this browser, and the three forms of an answer.
+import * as editor from "../editor.js";
 import { on } from "../page.js";
+import { completer, cypher } from "./cypher.js";
 import { draw } from "./graph.js";
 
 const field = document.getElementById("field-query");
+const schema = JSON.parse(document.getElementById("query-schema").textContent);
 const answer = document.getElementById("answer");
 const KEPT = 30;
 const storageKey = "paddock-queries";
 
-on("textarea[data-submits]", "keydown", (event) => {
-  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-  event.preventDefault();
-  document.getElementById("run-button").click();
-});
+editor.edit(field, { language: cypher, complete: completer(schema) });
 
 on("[data-write]", "click", (_, button) => {
   write(button.dataset.write);
 });
 
 on("#explain-button", "click", () => {
-  if (!/^\s*(explain|profile)\b/i.test(field.value)) field.value = `EXPLAIN ${field.value}`;
+  if (!/^\s*(explain|profile)\b/i.test(field.value)) write(`EXPLAIN ${field.value}`);
   document.getElementById("run-button").click();
 });
 
-export function write(text) {
-  field.value = text;
-  field.focus();
+on("[data-go-to-line]", "click", (_, button) => {
+  editor.goTo(field, Number(button.dataset.goToLine));
+});
+
+function write(text) {
+  editor.write(field, text);
 }
 
 function history() {
@@ -116,7 +118,7 @@ on("#cancel-button", "click", () => {
   runButton.dispatchEvent(new CustomEvent("htmx:abort", { bubbles: true, detail: { elt: runButton } }));
   cancelButton.hidden = true;
   answer.replaceChildren(Object.assign(document.createElement("p"), { className: "sentence", textContent: "Cancelled." }));
-  field.focus();
+  editor.focus(field);
 });
 
 document.body.addEventListener("htmx:afterSwap", (event) => {

@@ -64,7 +64,7 @@ def _only(client: Client, path: str) -> str:
 
 def an_export(camera: Camera) -> None:
     with camera.look("/exports/new", live=False) as page:
-        page.locator("#field-sql").fill(LATE)
+        page.get_by_label("SQL").fill(LATE)
         page.get_by_role("button", name="Preview").click()
         rows = page.locator("#preview tbody tr")
         expect(rows.nth(4)).to_be_visible()
