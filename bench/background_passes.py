@@ -88,7 +88,9 @@ class Listed:
     async def logs(self, name: str) -> str | None:
         raise NotImplementedError
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
         raise NotImplementedError
 
     async def usage(self, name: str) -> Usage | None:

@@ -75,7 +75,9 @@ class PlayedRuntime:
     async def logs(self, name: str) -> str | None:
         return "its last words" if name in self.pods else None
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
         if self.before_delete is not None:
             self.before_delete(name)
         self.deleted.append((name, uid, grace))

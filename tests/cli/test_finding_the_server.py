@@ -95,6 +95,8 @@ def test_wrong_usage_is_exit_code_2(here: Path, capsys: pytest.CaptureFixture[st
         assert "--help" in err
     assert app.run(["jobs", "list", "--knd", "probe"]) == 2
     assert "paddock jobs list --help shows what it takes." in capsys.readouterr().err
+    assert app.run(["kinds", "list", "more", "words"]) == 2
+    assert "The command does not take this: more words\n" in capsys.readouterr().err
 
 
 def test_a_bad_setting_is_named(

@@ -5,6 +5,7 @@ import pytest
 from paddock.config import Config, ConfigError, known_settings, load, tables_of
 from paddock.config.names import OLDER_NAMES, TABLES
 from paddock.exports.settings import ExportSettings
+from paddock.jobs import durations
 from paddock.storage.store import open_store
 
 
@@ -180,6 +181,11 @@ def test_durations_are_durations() -> None:
     assert config.beat.total_seconds() == 2.5
     assert config.lease.total_seconds() == 60
     assert config.history_kept.days == 2
+
+
+@pytest.mark.parametrize("text", ["PT24H", "P7D", "PT36H", "PT90M", "PT61S"])
+def test_durations_are_written_as_people_do(text: str) -> None:
+    assert durations.written(durations.parse(text)) == text
 
 
 @pytest.mark.parametrize(

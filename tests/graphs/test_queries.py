@@ -220,6 +220,9 @@ async def test_parameters_are_values_of_their_kind(running: RunningInstance) -> 
     [row] = await running.rows("RETURN $i, $f, $s, $b, $l, $o", parameters=parameters)
 
     assert row == list(parameters.values())
+    lacking = (await running.query("RETURN $i, $code", parameters={"i": 7})).json()["error"]
+    assert (lacking["code"], lacking["message"]) == ("query_failed", "Parameter code not found.")
+    assert lacking["hint"].endswith("--param code=…")
 
 
 async def test_a_body_that_is_no_json_and_a_type_nobody_writes_are_refused(running: RunningInstance) -> None:

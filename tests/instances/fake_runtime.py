@@ -157,7 +157,9 @@ class FakeRuntime:
     async def take_back(self, name: str, uid: str, memory_bytes: int) -> None:
         return
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
         await self._begin("delete", name)
         if self.ends_slowly > 0:
             self.ends_slowly -= 1

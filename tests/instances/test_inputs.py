@@ -255,5 +255,7 @@ async def test_a_change_is_bounded_and_told(
     )
     longer = await ada.patch(path, json={"ttl": "P10D"})
     assert longer.status_code == 200, "ten days from its first running are four from now"
-    assert fields_of(await ada.patch(path, json={"ttl": "P14D"})) == ["ttl"]
+    too_long = await ada.patch(path, json={"ttl": "P14D"})
+    assert fields_of(too_long) == ["ttl"]
+    assert "at most P7D from now" in too_long.text
     assert fields_of(await ada.patch(path, json={"ttl": "P1D"})) == ["ttl"]

@@ -90,6 +90,16 @@ def kill_control_plane(place: Place) -> None:
     wait_for("another one runs", lambda: place.up.child("serve").pid != plane.pid)
 
 
+@contextlib.contextmanager
+def paused(place: Place, kind: str) -> Iterator[None]:
+    """Nothing of this kind begins."""
+    place.client.request("POST", f"/api/kinds/{kind}/pause")
+    try:
+        yield
+    finally:
+        patiently(place.client, "POST", f"/api/kinds/{kind}/resume")
+
+
 def settled(place: Place, id: str) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
         found: dict[str, Any] = patiently(place.client, "GET", f"/api/instances/{id}", params={"wait": 5})["data"]
@@ -120,6 +130,20 @@ def test_a_control_plane_that_was_killed_finds_its_instances_again(place: Place,
     assert alive(process)
     delete(place.client, id)
     assert not alive(process)
+
+
+def test_a_start_that_was_written_and_had_not_begun_begins_in_the_next_control_plane(
+    place: Place, snapshot_id: str
+) -> None:
+    with paused(place, "instance_start"):
+        id = create(place, snapshot_id)
+        kill_control_plane(place)
+        assert patiently(place.client, "GET", f"/api/instances/{id}")["data"]["status"] == "starting"
+        assert not (place.up.data / "instances" / id).exists()
+    found = settled(place, id)
+    assert (found["status"], found["pod_name"]) == ("running", f"ladybug-wrapper-{id}-1")
+    assert len(processes_of(place.up.data, id)) == 1
+    delete(place.client, id)
 
 
 def test_a_start_goes_on_in_the_next_control_plane(place: Place, snapshot_id: str) -> None:
@@ -154,19 +178,26 @@ def test_a_server_that_was_killed_is_said_and_reopened_from_what_it_had_loaded(p
     delete(place.client, id)
 
 
-def test_a_deletion_goes_on_in_the_next_control_plane(place: Place, snapshot_id: str) -> None:
-    """Killed when `stopping` was written and the process, which does not hear, was still there."""
+def until_stopping(place: Place, id: str) -> None:
+    def look() -> bool:
+        return bool(place.client.request("GET", f"/api/instances/{id}")["data"]["status"] == "stopping")
+
+    wait_for("it is stopping", look)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["not begun", "its process does not hear"])
+def test_a_deletion_goes_on_in_the_next_control_plane(place: Place, snapshot_id: str, begun: bool) -> None:
+    """Killed when `stopping` was written and the process was still there."""
     id = create(place, snapshot_id)
     settled(place, id)
     process = psutil.Process(run_json(place.up.data, id)["pid"])
-    process.suspend()
-    threading.Thread(target=_delete_once, args=(place, id), daemon=True).start()
-
-    def stopping() -> bool:
-        return bool(place.client.request("GET", f"/api/instances/{id}")["data"]["status"] == "stopping")
-
-    wait_for("it is stopping", stopping)
-    kill_control_plane(place)
+    with contextlib.nullcontext() if begun else paused(place, "instance_stop"):
+        if begun:
+            process.suspend()
+        threading.Thread(target=_delete_once, args=(place, id), daemon=True).start()
+        until_stopping(place, id)
+        kill_control_plane(place)
+        assert begun or alive(process)
     wait_for("its process is killed", lambda: not alive(process))
     delete(place.client, id)
     assert not (place.up.data / "instances" / id).exists()
@@ -230,6 +261,16 @@ async def connected_to(data: Path) -> "asyncpg.Connection[asyncpg.Record]":
     return await asyncpg.connect(host=told[4], port=int(told[3]), user="paddock", database="paddock")
 
 
+async def until_blocked_by(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    mine = connection.get_server_pid()
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))"
+
+    async def blocked() -> bool:
+        return bool(await connection.fetchval(waiting, mine))
+
+    await until("somebody waits for the test's lock", blocked)
+
+
 async def test_a_control_plane_killed_before_running_is_written_writes_it_in_its_next_life(
     place: Place, snapshot_id: str
 ) -> None:
@@ -239,13 +280,7 @@ async def test_a_control_plane_killed_before_running_is_written_writes_it_in_its
         async with connection.transaction():
             id = await asyncio.to_thread(create, place, snapshot_id)
             await connection.execute("SELECT FROM instances WHERE id = $1 FOR UPDATE", UUID(id))
-            mine = connection.get_server_pid()
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))"
-
-            async def blocked() -> bool:
-                return bool(await connection.fetchval(waiting, mine))
-
-            await until("the end of its start waits for the row", blocked)
+            await until_blocked_by(connection)
             await asyncio.to_thread(kill_control_plane, place)
             status = await connection.fetchval("SELECT status FROM instances WHERE id = $1", UUID(id))
             assert status == "starting"
@@ -255,3 +290,29 @@ async def test_a_control_plane_killed_before_running_is_written_writes_it_in_its
     assert (found["status"], found["pod_name"]) == ("running", f"ladybug-wrapper-{id}-1")
     assert len(processes_of(place.up.data, id)) == 1
     await asyncio.to_thread(delete, place.client, id)
+
+
+async def test_a_control_plane_killed_when_the_process_was_gone_and_its_row_was_not_drops_it_in_its_next_life(
+    place: Place, snapshot_id: str
+) -> None:
+    """The test holds the instance's use of its snapshot, which goes with the row: what drops both waits for it, and is
+    killed there."""
+    id = await asyncio.to_thread(create, place, snapshot_id)
+    await asyncio.to_thread(settled, place, id)
+    process = psutil.Process(run_json(place.up.data, id)["pid"])
+    uses = "FROM snapshot_uses WHERE subject = $1"
+    connection = await connected_to(place.up.data)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SELECT {uses} FOR UPDATE", f"instance:{id}")
+            threading.Thread(target=_delete_once, args=(place, id), daemon=True).start()
+            await until_blocked_by(connection)
+            assert not alive(process)
+            assert not (place.up.data / "instances" / id).exists()
+            await asyncio.to_thread(kill_control_plane, place)
+            assert await connection.fetchval("SELECT status FROM instances WHERE id = $1", UUID(id)) == "stopping"
+        await asyncio.to_thread(delete, place.client, id)
+        assert await connection.fetchval(f"SELECT count(*) {uses}", f"instance:{id}") == 0
+        assert await connection.fetchval("SELECT count(*) FROM jobs WHERE lock_key = $1", f"instance:{id}") == 0
+    finally:
+        await connection.close()

@@ -391,3 +391,53 @@ async def test_leftovers_of_a_killed_removal_go_at_the_next_start(runtime: Local
     place = runtime.place()
     assert not left.exists()
     assert runtime.place() == place
+
+
+@pytest.mark.parametrize("meant", [False, True], ids=["never meant", "meant"])
+async def test_what_was_loaded_outlives_a_start_that_never_ran(
+    runtime: LocalRuntime, late: LocalRuntime, meant: bool
+) -> None:
+    """`meant`: it had asked the one before to end, and came no further."""
+    (runtime.root / "deaf").touch()
+    first = a_start()
+    await runtime.start(first)
+    await up(runtime, first.name)
+    current = runtime.root / str(first.instance) / "current"
+    current.write_text("1")
+    second = a_start(first.instance, 2)
+    if meant:
+        assert not await runtime.start(second)
+    process = process_of(runtime, first)
+
+    async def given_up() -> bool:
+        return await runtime.delete(second.name, grace=timedelta(0), keep_loaded=True)
+
+    await until("it is given up", given_up)
+    assert not alive(process)
+    assert current.read_text() == "1"
+    assert await runtime.list() == []
+    assert not await late.start(second), "it was given up"
+    (runtime.root / "deaf").unlink()
+    third = a_start(first.instance, 3)
+    assert await runtime.start(third)
+    await up(runtime, third.name)
+    await gone(runtime, third.name, timedelta(0))
+    assert not current.parent.exists()
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["nothing loaded", "it ran"])
+async def test_nothing_is_kept_of_a_start_that_ran_or_where_nothing_was_loaded(
+    runtime: LocalRuntime, loaded: bool
+) -> None:
+    start = a_start()
+    await runtime.start(start)
+    await up(runtime, start.name)
+    if loaded:
+        (runtime.root / str(start.instance) / "current").write_text("1")
+    name = start.name if loaded else f"ladybug-wrapper-{start.instance}-2"
+
+    async def given_up() -> bool:
+        return await runtime.delete(name, keep_loaded=True)
+
+    await until("it is given up", given_up)
+    assert not (runtime.root / str(start.instance)).exists()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from paddock.config import Config
 from paddock.exports import snapshot_states, snapshots
-from paddock.instances import dropping, model
+from paddock.instances import model
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.jobs.errors import Refused
 from paddock.known_kinds import all_kinds
@@ -177,18 +177,18 @@ async def test_a_replica_that_stood_still_in_the_middle_of_a_start_changes_nothi
 async def test_delete_after_the_last_look_of_a_cleanup_is_not_forgotten(
     core: Core, config: Config, runtime: FakeRuntime, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cleanup has found nothing to delete and still holds the lock: its end makes the stop."""
+    """The cleanup has seen that nobody deletes it and still holds the lock: its end makes the stop."""
     gate, reached = asyncio.Event(), asyncio.Event()
-    looked = dropping.drop
+    delete = runtime.delete
 
-    async def held(core: Core, id: UUID, generation: UUID | None) -> bool:
-        dropped = await looked(core, id, generation)
+    async def held(name: str, *, keep_loaded: bool = False) -> bool:
+        gone = await delete(name, keep_loaded=keep_loaded)
         if not gate.is_set():
             reached.set()
             await gate.wait()
-        return dropped
+        return gone
 
-    monkeypatch.setattr(dropping, "drop", held)
+    monkeypatch.setattr(runtime, "delete", held)
     runtime.behaviour.phases = [{"phase": "failed", "error": {"cause": "loader_died"}}]
     made = await create(ada, snapshot_id=str((await ready_snapshot(core, config)).id))
     await asyncio.wait_for(reached.wait(), 60)

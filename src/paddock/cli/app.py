@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from paddock.cli.commands import ABOUT, sections
 from paddock.cli.errors import FAILED, USAGE, CommandFailed
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(failed.message, failed.hint)
         return failed.exit_code
     except CycloptsError as mistake:
-        tell(str(mistake).strip(), f"paddock {_understood(arguments)}--help shows what it takes.")
+        tell(_what_is_wrong(mistake), f"paddock {_understood(arguments)}--help shows what it takes.")
         return USAGE
     except KeyboardInterrupt:
         tell("Interrupted.")
@@ -61,6 +61,13 @@ def tell(message: str, hint: str | None = None) -> None:
 
 def _colours() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ
+
+
+def _what_is_wrong(mistake: CycloptsError) -> str:
+    if isinstance(mistake, UnusedCliTokensError):
+        unused = " ".join(mistake.unused_tokens or ())
+        return f"The command does not take this: {unused}"
+    return str(mistake).strip()
 
 
 def _understood(arguments: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def stopped(query: Query) -> Problem:
             408,
             "QUERY_TIMEOUT",
             f"The query did not end within {query.asked.timeout:g} s.{waited}",
-            hint="Give it more time (timeout_ms), or ask for less.",
+            hint="Give it more time (timeout_ms; --timeout on the command line), or ask for less.",
         )
     if query.stopped == "stopping":
         return Problem(503, "instance_stopping", "The instance is being stopped.")

@@ -5,6 +5,7 @@ import asyncio
 import re
 import time
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -70,6 +71,7 @@ async def _first_word(plane: ControlPlane, job: Job) -> Job:
         saved = job.saved or {}
         if "refused" in saved and job.ended:
             refused = saved["refused"]
+            await _until_unlocked(plane, job, deadline)
             raise ApiError(
                 refused["status"],
                 refused["code"],
@@ -81,6 +83,17 @@ async def _first_word(plane: ControlPlane, job: Job) -> Job:
             break
         await asyncio.sleep(0.05)
     return job
+
+
+async def _until_unlocked(plane: ControlPlane, job: Job, deadline: float) -> None:
+    """The cleanup of what was refused holds the lock for a moment: whoever corrects their request at once must not hear that
+    an algorithm runs."""
+    instance = UUID(job.payload["instance_id"])
+    while time.monotonic() < deadline and not plane.closing.is_set():
+        row = await plane.core.db.fetchrow(SQL["algorithm_at_work"], instance)
+        if row is None or row["cleanup_of"] != job.id:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def _locked(plane: ControlPlane, instance: Instance) -> ApiError:

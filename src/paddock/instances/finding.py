@@ -6,6 +6,7 @@ import contextlib
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
 import orjson
 
 from paddock.config import Config
@@ -16,6 +17,7 @@ from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
 from paddock.jobs.core import Core
 from paddock.jobs.errors import InfrastructureError, LockHeld
+from paddock.jobs.model import JsonObject
 from paddock.runtimes.runtime import Found, Runtime
 
 # How long what runs for an instance that failed is waited for, and between two looks. A pass goes on where this ends.
@@ -63,62 +65,80 @@ async def look_after(
     if there and ask and seen["status"] == "running":
         ended = await gave_up(core, config, id)
     if ended is None and found is not None and (there or (found.state == "unknown" and not unknown_is_over)):
-        if found.address is not None and seen["address"] is not None:
-            known = {"host": found.address.host, "port": found.address.port}
-            if orjson.loads(seen["address"]) != known:
-                await core.db.execute(SQL["note_address"], id, seen["generation"], orjson.dumps(known).decode())
+        await _note_address(core, seen, found)
         return "there"
     if found is not None:
         found = await runtime.get(seen["pod_name"], "closely") or found
         await keeping.keep(core.db, runtime, id, seen["generation"], found.name, found)
-    cause = _cause(found, seen["status"], may_restart) if ended is None else ended.cause
-    message, hint = (None, None) if ended is None else (ended.message, ended.hint)
-    words, room = runtime.words, await runtime.memory_bytes()
-    diagnosis, phase = (None, None) if found is None else (found.diagnosis, found.phase)
-
-    async def write(tx: Transaction) -> str:
-        await limits.lock(tx)
-        if await tx.fetchrow(SQL["lock_job_of_instance"], id) is not None:
-            return "busy"
-        row = await tx.fetchrow(SQL["lock_instance"], id)
-        if row is None or (row["generation"], row["status"]) != (seen["generation"], seen["status"]):
-            return "gone"
-        then = END_OF[cause].then
-        error = error_of(
-            cause,
-            message=message,
-            hint=hint,
-            words=words,
-            name=row["pod_name"],
-            phase=phase,
-            diagnosis=diagnosis,
-        )
-        if then in ("larger", "again"):
-            too_much = await more_starts.once_more(tx, row, error, room)
-            if too_much is None:
-                await core.make(tx, [more_starts.restarted(row, error)], owner=row["owner"])
-                then = "restart"
-                row = await tx.fetchrow(SQL["lock_instance"], id)
-                assert row is not None
-            else:
-                error.update(too_much)
-        if then == "restart" or (row["status"] == "starting" and found is None and may_restart):
-            job = await moving.to_starting(tx, row, memory_gb=row["memory_gb"], from_=[row["status"]])
-            if job is not None:
-                await core.enqueue(tx, [job])
-            return "restarted"
-        made = await moving.to_failed(tx, id, row["generation"], error, from_=[row["status"]])
-        await core.make(tx, made, owner=row["owner"])
-        return "failed"
-
+    error = _error(runtime, seen, found, ended, may_restart)
+    room = await runtime.memory_bytes()
+    begin_anew = found is None and may_restart and seen["status"] == "starting"
     try:
-        what = await core.db.repeated(write)
+        what = await core.db.repeated(lambda tx: _write_end(core, tx, seen, error, room, begin_anew))
     except LockHeld:
         return "busy"
     if what == "failed" and found is not None:
         with contextlib.suppress(InfrastructureError):  # it goes with the instance, at the latest
             await (runtime.release(found.name, found.uid) if ended is None else _take_away(runtime, found))
     return what
+
+
+async def _note_address(core: Core, seen: asyncpg.Record, found: Found) -> None:
+    """Where one that is there is reached by now."""
+    if found.address is None or seen["address"] is None:
+        return
+    known = {"host": found.address.host, "port": found.address.port}
+    if orjson.loads(seen["address"]) != known:
+        await core.db.execute(SQL["note_address"], seen["id"], seen["generation"], orjson.dumps(known).decode())
+
+
+def _error(
+    runtime: Runtime, seen: asyncpg.Record, found: Found | None, ended: Ended | None, may_restart: bool
+) -> JsonObject:
+    """What its end means; `ended` is what it said of that itself."""
+    cause = _cause(found, seen["status"], may_restart) if ended is None else ended.cause
+    message, hint = (None, None) if ended is None else (ended.message, ended.hint)
+    diagnosis, phase = (None, None) if found is None else (found.diagnosis, found.phase)
+    return error_of(
+        cause,
+        message=message,
+        hint=hint,
+        words=runtime.words,
+        name=seen["pod_name"],
+        phase=phase,
+        diagnosis=diagnosis,
+    )
+
+
+async def _write_end(
+    core: Core, tx: Transaction, seen: asyncpg.Record, error: JsonObject, room: int | None, begin_anew: bool
+) -> str:
+    """Under all locks, and only if the row is as it was seen. `begin_anew`: nothing of its start was ever there."""
+    id = seen["id"]
+    await limits.lock(tx)
+    if await tx.fetchrow(SQL["lock_job_of_instance"], id) is not None:
+        return "busy"
+    row = await tx.fetchrow(SQL["lock_instance"], id)
+    if row is None or (row["generation"], row["status"]) != (seen["generation"], seen["status"]):
+        return "gone"
+    then, error = END_OF[error["cause"]].then, {**error}
+    if then in ("larger", "again"):
+        too_much = await more_starts.once_more(tx, row, error, room)
+        if too_much is None:
+            await core.make(tx, [more_starts.restarted(row, error)], owner=row["owner"])
+            then = "restart"
+            row = await tx.fetchrow(SQL["lock_instance"], id)
+            assert row is not None
+        else:
+            error.update(too_much)
+    if then == "restart" or begin_anew:
+        job = await moving.to_starting(tx, row, memory_gb=row["memory_gb"], from_=[row["status"]])
+        if job is not None:
+            await core.enqueue(tx, [job])
+        return "restarted"
+    made = await moving.to_failed(tx, id, row["generation"], error, from_=[row["status"]])
+    await core.make(tx, made, owner=row["owner"])
+    return "failed"
 
 
 async def _take_away(runtime: Runtime, found: Found) -> None:

@@ -8,7 +8,7 @@ import orjson
 from pydantic import AfterValidator
 
 from paddock.api import global_config
-from paddock.api.durations import iso, parse
+from paddock.api.durations import parse
 from paddock.api.errors import invalid_field
 from paddock.db.pool import Database
 from paddock.instances.model import SQL
@@ -72,4 +72,5 @@ def asked_ttl(text: str | None, known: Lifetimes) -> timedelta:
 
 def check_longest(left: timedelta, known: Lifetimes) -> None:
     if left > known.max_ttl:
-        raise invalid_field("ttl", f"An instance lives at most {iso(known.max_ttl)} from now ({MAX_TTL[0]}).")
+        longest = durations.written(known.max_ttl)
+        raise invalid_field("ttl", f"An instance lives at most {longest} from now ({MAX_TTL[0]}).")

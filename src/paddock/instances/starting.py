@@ -267,7 +267,16 @@ async def start_ended(tx: Transaction, job: Job) -> Sequence[NewJob | NewEvent]:
         if too_much is None:
             return [more_starts.restarted(row, error)]  # the cleanup begins the next start
         error.update(too_much)
-    return await moving.to_failed(tx, id, generation, error, from_=["starting"])
+    events = await moving.to_failed(tx, id, generation, error, from_=["starting"])
+    if events and job.turn_count == 0:  # no cleanup follows one that was never at work
+        return [*events, *await _stop_of_earlier(tx, id)]
+    return events
+
+
+async def _stop_of_earlier(tx: Transaction, id: UUID) -> list[NewJob]:
+    """One that was reopened while it ran has its process still."""
+    row = await tx.fetchrow(SQL["lock_instance"], id)
+    return [] if row is None or row["generation_number"] == 1 else [moving.stop_job(row)]
 
 
 def _given_up(job: Job, saved: JsonObject) -> JsonObject:
@@ -282,7 +291,9 @@ def _given_up(job: Job, saved: JsonObject) -> JsonObject:
 
 
 async def clean_start(turn: Turn[StartPayload], core: Core, config: Config) -> Outcome:
-    """Log and diagnosis are kept, then the process is taken away; a row that is `stopping` goes with it."""
+    """Log and diagnosis are kept, then the process is taken away; a row that is `stopping` goes with it. One that is not stopping
+    keeps what an earlier start had loaded, if this one never ran. It is looked at once: where it is deleted from here on, the
+    end of this cleanup makes the stop that takes the rest."""
     runtime, id = runtime_of(config), UUID(turn.payload.instance_id)
     name = turn.saved.get("name")
     if runtime is not None and name is not None:
@@ -291,9 +302,12 @@ async def clean_start(turn: Turn[StartPayload], core: Core, config: Config) -> O
         if not saved.get("kept"):
             await keeping.keep(core.db, runtime, id, generation, name)
             saved = {**saved, "kept": True}
-        if not await runtime.delete(name):
+        row = await core.db.fetchrow(SQL["instance_row"], id)
+        goes = row is None or row["status"] == "stopping"
+        if not await runtime.delete(name, keep_loaded=not goes):
             return again(timedelta(milliseconds=100), waiting_on=f"end of {name}", saved=saved)
-        await dropping.drop(core, id, generation)
+        if goes:
+            await dropping.drop(core, id, generation)
     return done()
 
 

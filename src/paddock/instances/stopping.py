@@ -1,4 +1,7 @@
-"""`instance_stop`: the process goes first, then its folder, then the instance's use of the snapshot and its row."""
+"""`instance_stop`: the process goes first, then its folder, then the instance's use of the snapshot and its row.
+
+One that failed because its reopening was cancelled before it began is stopped too: its process goes, and the rest stays.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -31,9 +34,10 @@ async def run_stop(turn: Turn[StopPayload], core: Core, config: Config) -> Outco
     # Killed on any line it is begun again; each step finds what the one before left.
     id = UUID(turn.payload.instance_id)
     row = await core.db.fetchrow(SQL["instance_row"], id)
-    if row is None or row["status"] != "stopping":
+    if row is None or row["status"] not in ("stopping", "failed"):
         return done()
-    if row["made_snapshot"] and row["pending_snapshot_id"] is not None:
+    goes = row["status"] == "stopping"
+    if goes and row["made_snapshot"] and row["pending_snapshot_id"] is not None:
         await _cancel_snapshot(core, row["pending_snapshot_id"], row["deleted_by"])
     if row["pod_name"] is not None:
         runtime = runtime_of(config)
@@ -41,16 +45,18 @@ async def run_stop(turn: Turn[StopPayload], core: Core, config: Config) -> Outco
             raise TransientResourceError(
                 "This control plane has no runtime to stop the instance with.", budget="cluster"
             )
-        if not await runtime.delete(row["pod_name"]):
+        if not await runtime.delete(row["pod_name"], keep_loaded=not goes):
             pause = PAUSES[min(turn.turn_count - 1, len(PAUSES) - 1)]
             return again(timedelta(seconds=pause), waiting_on=f"end of {row['pod_name']}")
-    await dropping.drop(core, id, row["generation"])
+    if goes:
+        await dropping.drop(core, id, row["generation"])
     return done()
 
 
 async def stop_ended(tx: Transaction, job: Job) -> Sequence[NewJob]:
-    """A stop that somebody cancelled is begun again: an instance that is stopping always has a job that stops it."""
-    if job.status != "cancelled":
+    """A stop that somebody cancelled is begun again, and so is one that began when the instance was not to go yet: an instance
+    that is stopping always has a job that stops it."""
+    if job.status not in ("cancelled", "completed"):
         return ()
     row = await tx.fetchrow(SQL["lock_instance"], UUID(job.payload["instance_id"]))
     return () if row is None or row["status"] != "stopping" else [moving.stop_job(row)]

@@ -14,6 +14,7 @@ from paddock.instances import moving, removing, talking
 from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
 from paddock.instances.talking import BadAnswer, Line, Unreachable, saved_address
+from paddock.jobs import durations
 from paddock.jobs.core import Core
 from paddock.jobs.errors import LockHeld
 
@@ -70,25 +71,16 @@ def _id(after: Place) -> UUID | None:
     return None if after is None else UUID(after[-1])
 
 
-def _iso_duration(length: timedelta) -> str:
-    """As people write it: PT24H, not PT86400S."""
-    seconds = int(length.total_seconds())
-    for unit, letter in ((3600, "H"), (60, "M")):
-        if seconds % unit == 0:
-            return f"PT{seconds // unit}{letter}"
-    return f"PT{seconds}S"
-
-
 async def expire(core: Core, item: Watched) -> bool:
     """Whether its end was accepted now."""
     assert item.row is not None
-    reason = f"its TTL of {_iso_duration(item.row['ttl'])} was over"
+    reason = f"its TTL of {durations.written(item.row['ttl'])} was over"
     return await removing.stop(core, item.id, actor=ACTOR, reason=reason, only_if=SQL["is_expired"])
 
 
 async def end_idle(core: Core, item: Watched) -> bool:
     assert item.row is not None
-    reason = f"nobody used it for {_iso_duration(item.row['inactivity_timeout'])}"
+    reason = f"nobody used it for {durations.written(item.row['inactivity_timeout'])}"
     return await removing.stop(core, item.id, actor=ACTOR, reason=reason, only_if=SQL["is_idle"])
 
 

@@ -23,6 +23,17 @@ def parse(text: str) -> timedelta:
     return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
+def written(length: timedelta) -> str:
+    """As people write it: PT24H and P7D, not PT86400S."""
+    seconds = int(length.total_seconds())
+    if seconds > UNITS["d"] and seconds % UNITS["d"] == 0:
+        return f"P{seconds // UNITS['d']}D"
+    for letter in "hm":
+        if seconds % UNITS[letter] == 0:
+            return f"PT{seconds // UNITS[letter]}{letter.upper()}"
+    return f"PT{seconds}S"
+
+
 # Longer than this nothing is put off.
 LONGEST_DELAY = timedelta(days=366)
 

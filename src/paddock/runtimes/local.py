@@ -63,7 +63,7 @@ class LocalRuntime:
             return False
         folder.make()
         if meant.get("generation") != generation:
-            if not (folder.path / "current").exists():  # what is loaded already needs no more than it has
+            if not _is_loaded(folder):  # what is loaded already needs no more than it has
                 self._check_disk(start)
             # From here on a process of the generation before that begins late ends by itself.
             folder.write("meant.json", {"generation": generation, "name": start.name})
@@ -175,15 +175,21 @@ class LocalRuntime:
     async def take_back(self, name: str, uid: str, memory_bytes: int) -> None:
         """It has what it began with."""
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
         instance = _instance_of(name)
         if instance is None:
             return True
         folder = InstanceFolder(self.root, instance)
         with folder.alone() as alone:
-            return alone and await self._delete(folder, name, uid, GRACE if grace is None else grace)
+            if not alone:
+                return False
+            return await self._delete(folder, name, uid, GRACE if grace is None else grace, keep_loaded=keep_loaded)
 
-    async def _delete(self, folder: InstanceFolder, name: str, uid: str | None, grace: timedelta) -> bool:
+    async def _delete(
+        self, folder: InstanceFolder, name: str, uid: str | None, grace: timedelta, *, keep_loaded: bool
+    ) -> bool:
         meant = folder.read("meant.json")
         if _number_of(str(meant.get("name", ""))) > _number_of(name):
             return True
@@ -195,6 +201,10 @@ class LocalRuntime:
         with folder.locked() as free:
             if free:
                 folder.remember_taken_away(_number_of(name))
+                if keep_loaded and _is_loaded(folder) and not _ever_ran(folder, name):
+                    # A process of it that nobody noted finds that it is not meant.
+                    folder.forget("meant.json", "stopping")
+                    return True
                 with contextlib.suppress(FileNotFoundError):
                     await asyncio.to_thread(shutil.rmtree, folder.set_aside(), ignore_errors=True)
                 forget_long_gone(self.root)
@@ -239,6 +249,16 @@ def _line(start: Start, folder: InstanceFolder, keeper: ProcessId) -> dict[str, 
         "keeper_started": keeper.started,
         "landlock": "where_there",
     }
+
+
+def _is_loaded(folder: InstanceFolder) -> bool:
+    return (folder.path / "current").exists()
+
+
+def _ever_ran(folder: InstanceFolder, name: str) -> bool:
+    """Whether a process was ever noted for this start."""
+    meant = folder.read("meant.json")
+    return meant.get("name") == name and bool(folder.processes(str(meant.get("generation"))))
 
 
 def _note_end(folder: InstanceFolder, generation: str, child: ChildProcess) -> None:

@@ -133,9 +133,12 @@ class Runtime(Protocol):
     async def logs(self, name: str) -> str | None:
         """The end of what it wrote; None: there is nothing of this name."""
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
         """Asks it to end, ends it after the grace (None: the runtime's own), then takes away all that it and earlier starts of
-        its instance left. True: it is gone, or was, or a later start is there by now. False: it is still ending, ask again."""
+        its instance left. True: it is gone, or was, or a later start is there by now. False: it is still ending, ask again.
+        With `keep_loaded` what an earlier start had loaded stays for the next one, where this one never ran."""
 
     async def release(self, name: str, uid: str) -> None:
         """Takes away what failed and is of no use to another start. What a reopened instance begins from stays."""

@@ -82,15 +82,15 @@ class Held:
         self._hold.unlink(missing_ok=True)
 
     def processes(self) -> list[psutil.Process]:
-        """Those that begin in its folder, and their children."""
-        found = []
+        """Those that begin in its folder, and their children: an engine has left the folder."""
+        found: dict[psutil.Process, None] = {}
         for process in psutil.process_iter():
             try:
                 if process.cwd().startswith(str(self.folder)):  # the one that loads is among its files
-                    found.append(process)
+                    found |= dict.fromkeys([process, *process.children(recursive=True)])
             except (psutil.Error, OSError):
                 continue
-        return found
+        return list(found)
 
     async def server(self) -> psutil.Process:
         async def look() -> psutil.Process | None:

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from paddock.config import Config
+from paddock.instances import algorithm_service
 from paddock.jobs.core import Core
 from paddock.runtimes.local import LocalRuntime
 from tests.instances.processes.graph import AIRPORTS, WHOLE, Held, counted, kill, real_snapshot, rows
@@ -41,12 +42,12 @@ class Graph:
         [airport] = (await self.client.get(f"{self.path}/schema")).json()["data"]["nodes"]
         return [declared["name"] for declared in airport["properties"]]
 
-    async def is_as_it_was(self) -> None:
-        """Whole, without a result, and free for the next execution."""
+    async def is_as_it_was(self, *results: str) -> None:
+        """Whole, with these results, and free for the next execution."""
         assert await counted(self.client, self.id) == WHOLE
-        assert await self.properties() == ["name"]
+        assert await self.properties() == ["name", *results]
         assert (await self.client.get(f"{self.path}/lock")).json()["data"] == {"locked": False}
-        assert [path.name for path in (self.held.folder / "db").iterdir()] == ["1"]
+        assert [path.name for path in (self.held.folder / "db").iterdir()] == [str(1 + len(results))]
         assert not (self.held.folder / "algorithm").exists()
 
 
@@ -100,7 +101,10 @@ async def test_cancelled_or_over_its_time_it_is_gone_with_its_child(core: Core, 
     await graph.is_as_it_was()
 
 
-async def test_what_makes_no_sense_is_refused_at_once_and_holds_nothing(graph: Graph) -> None:
+async def test_what_makes_no_sense_is_refused_at_once_and_holds_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithm_service, "FIRST_WORD_SECONDS", 60.0)
     taken = await graph.client.post(f"{graph.path}/algo/degree", json={"write_property": "name"})
     assert code_of(taken) == (409, "property_of_mapping")
     wrong = await graph.client.post(f"{graph.path}/algo/pagerank", json={"damping": 7})
@@ -126,8 +130,11 @@ async def test_a_query_that_cannot_be_answered_says_why_and_the_next_one_is(grap
     assert await counted(graph.client, graph.id) == WHOLE
 
 
-async def test_a_server_killed_during_the_switch_leaves_the_old_graph(core: Core, graph: Graph) -> None:
-    graph.held.hold("switching")
+@pytest.mark.parametrize(("point", "results"), [("copied", []), ("switching", []), ("switched", ["pagerank"])])
+async def test_a_server_killed_around_the_switch_leaves_the_old_graph_or_the_new(
+    core: Core, graph: Graph, point: str, results: list[str]
+) -> None:
+    graph.held.hold(point)
     execution = await graph.run("pagerank")
     await graph.held.waits()
     family = graph.held.processes()
@@ -145,4 +152,4 @@ async def test_a_server_killed_during_the_switch_leaves_the_old_graph(core: Core
     assert (await graph.client.post(f"{graph.path}/reopen")).status_code == 202
     await until_status(core, graph.id, "running")
     assert (await graph.client.get(f"{graph.path}/status")).json()["data"]["from_database"] is True
-    await graph.is_as_it_was()
+    await graph.is_as_it_was(*results)

@@ -13,7 +13,7 @@ from tests.processes.running import alive
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("at_work")]
 
 
-@pytest.mark.parametrize("point", ["between tables", "loaded"])
+@pytest.mark.parametrize("point", ["half fetched", "between tables", "loaded"])
 async def test_a_server_killed_in_its_load_is_said_and_loads_anew(
     core: Core, config: Config, runtime: LocalRuntime, ada: httpx2.AsyncClient, point: str
 ) -> None:
@@ -22,7 +22,7 @@ async def test_a_server_killed_in_its_load_is_said_and_loads_anew(
     snapshot = await real_snapshot(core, config)
     made = await create(ada, snapshot_id=str(snapshot.id))
     held = Held(runtime.root, made["id"])
-    await (held.waits() if point == "loaded" else held.stopped_child())
+    await (held.stopped_child() if point == "between tables" else held.waits())
     refused = await ada.post(f"/api/instances/{made['id']}/query", json={"query": "MATCH (a) RETURN count(*)"})
     assert code_of(refused) == (409, "instance_not_running")
     family = held.processes()

@@ -17,6 +17,7 @@ _KIND = re.compile(r"([A-Za-z ]{1,40}) [Ee]xception: ")
 
 _DUPLICATE = re.compile(r"duplicated primary key value (.*?),? which violates", re.DOTALL)
 _PLACE = re.compile(r"\(line: (\d+), offset: (\d+)\)")
+_PARAMETER = re.compile(r"Parameter (\w+) not found")
 
 
 class TableProblem(Exception):
@@ -103,6 +104,8 @@ def query_failure(problem: BaseException) -> dict[str, Any]:
     failure: dict[str, Any] = {"code": "query_failed", "message": words[:4000]}
     if match := _PLACE.search(words):
         failure["details"] = {"line": int(match[1]), "column": int(match[2]) + 1}
+    if match := _PARAMETER.match(words):
+        failure["hint"] = f"Give it a value in `parameters`; on the command line with --param {match[1]}=…"
     return failure
 
 

@@ -50,7 +50,7 @@ def sheet(instance: Item) -> "RenderableType":
             ("owner", instance["owner"]),
             ("size", f"{instance['memory_gb']} GB, {instance['cpu_cores']} cores"),
             ("left out", _dangling(instance.get("dangling_edges") or {})),
-            ("made", ago(instance["created_at"])),
+            ("created", ago(instance["created_at"])),
             ("last asked", ago(instance["last_activity_at"]) if instance.get("last_activity_at") else None),
             ("expires", ago(instance["expires_at"]) if instance.get("expires_at") else None),
         ]
@@ -99,6 +99,6 @@ COLUMNS: Sequence[Column] = (
     field("status"),
     field("owner"),
     Column("memory", lambda one: f"{one['memory_gb']} GB", right=True),
-    Column("made", lambda one: ago(one["created_at"])),
+    Column("created", lambda one: ago(one["created_at"])),
     Column("expires", lambda one: ago(one["expires_at"]) if one.get("expires_at") else "-"),
 )

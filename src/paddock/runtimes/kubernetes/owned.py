@@ -88,8 +88,10 @@ class OwnedRuntime:
     async def logs(self, name: str) -> str | None:
         return await (await self._runtime()).logs(name)
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
-        gone = await (await self._runtime()).delete(name, uid, grace)
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
+        gone = await (await self._runtime()).delete(name, uid, grace, keep_loaded=keep_loaded)
         if gone:
             await self._runtime(NOT_BELIEVED)
         return gone

@@ -162,7 +162,10 @@ class KubernetesRuntime:
         with _translated_refusals(f"Pod {self.namespace}/{name}"):
             return await self.client.log(PODS, self.namespace, name, container=CONTAINER, most=LOG_BYTES)
 
-    async def delete(self, name: str, uid: str | None = None, grace: timedelta | None = None) -> bool:
+    async def delete(
+        self, name: str, uid: str | None = None, grace: timedelta | None = None, *, keep_loaded: bool = False
+    ) -> bool:
+        """What a pod has loaded goes with it, whatever is to be kept."""
         seconds = GRACE_SECONDS if grace is None else int(grace.total_seconds())
         with _translated_refusals(f"Pod {self.namespace}/{name}"):
             noted = self.watch.get(name)
