@@ -1,5 +1,6 @@
 """Rows as the core would have written them."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,7 @@ async def add_ended(
     status: str = "completed",
     error: tuple[str, str] | None = None,
     ago: str = "0 s",
+    tags: Sequence[str] = (),
 ) -> list[UUID]:
     code, message = error or (None, None)
     rows = await run(
@@ -52,7 +54,7 @@ async def add_ended(
         """INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, turn_count, failure_count,
                cluster_count, lost_count, error_code, error_message, created_at, started_at, claimed_at, completed_at,
                run_seconds, wait_seconds)
-           SELECT paddock_id(at, i), $2, $4, 3, $3, '{}', '{}', 1, 0, 0, 0, $5, $6, at, at, at, at, 0, 0
+           SELECT paddock_id(at, i), $2, $4, 3, $3, $8, '{}', 1, 0, 0, 0, $5, $6, at, at, at, at, 0, 0
            FROM generate_series(1, $1) i, LATERAL (SELECT paddock_now() - $7::text::interval AS at) t RETURNING id""",
         n,
         kind,
@@ -61,6 +63,7 @@ async def add_ended(
         code,
         message,
         ago,
+        list(tags),
     )
     return sorted(row["id"] for row in rows)
 

@@ -61,7 +61,7 @@ async def test_a_page_out_of_time_says_how_far_it_looked_and_goes_on_from_there(
     await add_ended(db, 3_000, ago="1 minute")
 
     ticks: Iterator[float] = iter([0.0, 1.0, 1.0, 1.0])
-    asked = Filter(tag="none has it")
+    asked = Filter(worker="none has it")
     page = await reading.page(db, asked, limit=10, monotonic=lambda: next(ticks))
     assert page.jobs == []
     assert page.next_cursor is not None
@@ -87,11 +87,10 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
             await add_live(db, 5, kind=kind, owner=owner, ago="2 hours")
             for status in ("completed", "failed", "cancelled"):
                 error = (f"code_{kind}", "It broke.") if status == "failed" else None
-                await add_ended(db, 5, kind=kind, owner=owner, status=status, error=error, ago="1 hour")
+                tags = ("a", "b") if owner == "bob" else ()
+                await add_ended(db, 5, kind=kind, owner=owner, status=status, error=error, ago="1 hour", tags=tags)
     await run(db, "UPDATE jobs SET group_id = $1 WHERE owner = 'ann'", group)
-    await run(
-        db, "UPDATE job_history SET group_id = $1, schedule = 'nightly', tags = '{a,b}' WHERE owner = 'bob'", group
-    )
+    await run(db, "UPDATE job_history SET group_id = $1, schedule = 'nightly' WHERE owner = 'bob'", group)
     session = (
         await run(
             db,
@@ -177,7 +176,9 @@ async def test_a_count_out_of_time_says_that_there_may_be_more(db: Database, mon
 
     assert await counted_in(1, Filter()) == Count(40, more=True)
     assert await counted_in(2, Filter()) == Count(80, more=True)
-    assert await counted_in(1, Filter(tag="none has it")) == Count(0, more=True), "nobody knows yet that there is none"
+    assert await counted_in(1, Filter(worker="none has it")) == Count(0, more=True), (
+        "nobody knows yet that there is none"
+    )
     assert await counted_in(3, Filter()) == Count(101, more=False)
 
 

@@ -64,7 +64,8 @@ async def keep_up(core: Core) -> Mapping[str, int]:
 
 
 async def _history_partitions(core: Core, now: datetime) -> int:
-    return await partitions.make_ahead(core.db, partitions.HISTORY, now)
+    made = await partitions.make_ahead(core.db, partitions.HISTORY, now)
+    return made + await partitions.make_ahead(core.db, partitions.TAGS, now)
 
 
 async def _log_partitions(core: Core, now: datetime) -> int:
@@ -74,7 +75,9 @@ async def _log_partitions(core: Core, now: datetime) -> int:
 async def _expired_history(core: Core, now: datetime) -> int:
     before = now - core.settings.history_kept
     dropped = await partitions.drop_expired(core.db, partitions.HISTORY, before)
-    return dropped + await _deleted(core.db, "trim_default_history", before, AT_ONCE)
+    dropped += await partitions.drop_expired(core.db, partitions.TAGS, before)
+    trimmed = await _deleted(core.db, "trim_default_history", before, AT_ONCE)
+    return dropped + trimmed + await _deleted(core.db, "trim_default_tags", before, AT_ONCE)
 
 
 async def _expired_groups(core: Core, now: datetime) -> int:

@@ -2,8 +2,8 @@
 -- One step along an index, newest or oldest first, over live and ended jobs together. One snapshot: a job that ends
 -- meanwhile is in exactly one of the two tables, so that no page misses or doubles it.
 -- $1 and $2: the ids between which it looks, both excluded. The scan reads at most {step} rows in id order and looks
--- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. The far bound is part
--- of that rest: a walk bounded on both sides is estimated as tiny, and planned as a bitmap of half the table and a sort.
+-- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. Where the primary key
+-- is walked, the far bound is part of that rest: bounded on both sides it is estimated as tiny, and read whole and sorted.
 -- `edge` is the last id looked at; `looked` < {step} means that nothing is left.
 WITH scanned AS MATERIALIZED (
     SELECT * FROM ({sources}) source ORDER BY id {order} LIMIT {step}
@@ -109,18 +109,33 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
     WHERE j.{key} IS NOT NULL AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
  WHERE j.{key} = {value})
 
--- name: along_unhappy (relaxed)
--- The same among the ended jobs that did not complete.
-(SELECT * FROM (SELECT {columns} FROM {table} j
-    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
- WHERE j.{key} = {value})
+-- name: along_keys (relaxed)
+-- The same within one value of each of several keys, and it stops where the values end. No other index of the table begins
+-- with the first of them: the planner looks at no more of a row comparison, and would take either.
+(SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step})
 
--- name: along_statuses (relaxed)
--- The same for each unhappy status.
-(SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
-    SELECT {columns} FROM {table} j
-    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.status {order}, j.id {order} LIMIT {step}) h
- WHERE h.status = u.status)
+-- name: along_sorts (relaxed)
+-- Walks an index on ({keys}, kind, status, id) in each kind and status that a match can have, and merges the walks.
+(SELECT w.* FROM {sorts} k CROSS JOIN unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
+    SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step}) w
+ WHERE u.status IN ('completed', 'failed', 'cancelled')
+   AND ($13 OR k.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))))
+
+-- name: sorts_there_are (relaxed)
+-- The kinds that stand in such an index: it looks for the least, then each time for the next.
+(WITH RECURSIVE sorts AS (
+    SELECT j.* FROM (SELECT {heads} FROM {table} j WHERE {keyed} AND ({heads}) >= ({least}) ORDER BY {heads} LIMIT 1) j WHERE {same}
+    UNION ALL
+    SELECT j.* FROM sorts s CROSS JOIN LATERAL (
+        SELECT {heads} FROM {table} j WHERE {keyed} AND ({heads}) > ({following}) ORDER BY {heads} LIMIT 1) j WHERE {same}
+ ) SELECT kind FROM sorts)
+
+-- name: tagged (relaxed)
+-- The ids come from the rows of a tag; what else is looked at, from the jobs themselves. One that upkeep has removed
+-- meanwhile counts as looked at and matches nothing.
+(SELECT t.id, {others}, t.completed_at
+ FROM (SELECT * FROM {walk} t ORDER BY t.id {order} LIMIT {step}) t
+ LEFT JOIN LATERAL (SELECT * FROM job_history h WHERE h.id = t.id AND h.completed_at = t.completed_at OFFSET 0) j ON true)
 
 -- name: among (relaxed)
 -- Reads a small set whole (named jobs, those that run now) and puts it in order.
