@@ -22,17 +22,26 @@ async def add_kind(db: Database, name: str, *, housekeeping: bool = False) -> No
     )
 
 
-async def add_live(db: Database, n: int, *, kind: str = "probe", owner: str = "ann", ago: str = "0 s") -> list[UUID]:
+async def add_live(
+    db: Database,
+    n: int,
+    *,
+    kind: str = "probe",
+    owner: str = "ann",
+    ago: str = "0 s",
+    tags: Sequence[str] = (),
+) -> list[UUID]:
     """`n` pending jobs made in the same instant."""
     rows = await run(
         db,
-        """INSERT INTO jobs (id, kind, status, priority, due_at, owner, payload, created_at)
-           SELECT paddock_id(at, i), $2, 'pending', 3, at, $3, '{}', at
+        """INSERT INTO jobs (id, kind, status, priority, due_at, owner, tags, payload, created_at)
+           SELECT paddock_id(at, i), $2, 'pending', 3, at, $3, $5, '{}', at
            FROM generate_series(1, $1) i, LATERAL (SELECT paddock_now() - $4::text::interval AS at) t RETURNING id""",
         n,
         kind,
         owner,
         ago,
+        list(tags),
     )
     return sorted(row["id"] for row in rows)
 

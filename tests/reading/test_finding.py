@@ -14,7 +14,7 @@ from paddock.jobs import reading
 from paddock.jobs.filtering import Filter
 from paddock.jobs.partitions import HISTORY, TAGS, make_ahead
 from tests.conftest import Server
-from tests.reading.rows import add_ended, add_kind, run
+from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
 from tests.reading.test_plans import STEP_ROWS, Watched, touches_few_rows
 
 pytestmark = pytest.mark.slow  # it makes some thousand rows first
@@ -113,3 +113,18 @@ async def test_every_page_of_a_tag_has_each_of_its_jobs_once(watched: Watched) -
             break
     assert seen == sorted(seen, reverse=True)
     assert len(set(seen)) == len(seen) == 2 * NEWER + 1
+
+
+async def test_the_oldest_live_one_is_found_by_its_tag(dsn: str) -> None:
+    """And those of a kind of which few wait, also where newer ones of the kind have other tags."""
+    async with open_database(dsn) as db:
+        [old] = await add_live(db, 1, tags=("b", "a", "b"), ago="1 hour")
+        await add_live(db, NEWER, tags=("c",))
+        await run(db, "ANALYZE")
+        watched = Watched(db.pool("durable"), db.pool("relaxed"))
+        assert len(await first_step(watched, most=10, tag="a", status="pending")) == 1
+        assert len(await first_step(watched, most=2 * NEWER, tag="a", kind="probe")) == 1
+        await end_some(db, [old])
+        assert await first_step(watched, most=10, tag="a", status="pending") == []
+        assert await run(db, "SELECT tag FROM job_tags WHERE tag <> 'c'") == []
+        assert len(await first_step(watched, most=10, tag="a", status="completed")) == 1

@@ -84,7 +84,7 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
     group = uuid4()
     for kind in ("probe", "export"):
         for owner in ("ann", "bob"):
-            await add_live(db, 5, kind=kind, owner=owner, ago="2 hours")
+            await add_live(db, 5, kind=kind, owner=owner, ago="2 hours", tags=("b",) if kind == "probe" else ())
             for status in ("completed", "failed", "cancelled"):
                 error = (f"code_{kind}", "It broke.") if status == "failed" else None
                 tags = ("a", "b") if owner == "bob" else ()
@@ -127,6 +127,8 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
         Filter(group=group): lambda job: job.group_id == group,
         Filter(schedule="nightly"): lambda job: job.schedule == "nightly",
         Filter(tag="b"): lambda job: "b" in job.tags,
+        Filter(tag="b", status="submitted"): lambda job: "b" in job.tags and job.status == "submitted",
+        Filter(tag="b", kind="probe"): lambda job: "b" in job.tags and job.kind == "probe",
         Filter(worker="w1"): lambda job: job.claimed_by == "w1",
         Filter(retrying=True): lambda job: job.attempt_count > 1 and job.status in ("pending", "submitted"),
         Filter(retrying=True, owner="bob"): lambda job: (

@@ -237,6 +237,7 @@ def job_of(row: asyncpg.Record) -> Job:
         completed_at=row["completed_at"],
         run_seconds=row["run_seconds"],
         wait_seconds=row["wait_seconds"],
+        about=row["about"],
     )
 
 

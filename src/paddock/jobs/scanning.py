@@ -135,16 +135,14 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
         return ("among jobs j.attempt_id IS NOT NULL",)
     if asked.live == ("submitted",):
         return ("among jobs j.attempt_id IS NULL AND j.lane = 0 AND j.kind = ANY (ARRAY(SELECT name FROM kinds))",)
-    if asked.error_code is not None or asked.text is not None:
+    if asked.error_code is not None:
         # Only what has an error is worth a place in a step.
         return ("along_guarded jobs j.error_code IS NOT NULL",)
-    if asked.tag is not None and not few_of_kind:
-        return ("along_guarded jobs j.tags <> '{}'",)
     if few_of_kind:
-        return (
-            "among jobs j.attempt_id IS NULL AND j.kind = $3",
-            "among jobs j.attempt_id IS NOT NULL AND j.kind = $3",
-        )
+        of_kind = "j.kind = $3 AND ($8::text IS NULL OR $8 = ANY (j.tags))"
+        return (f"among jobs j.attempt_id IS NULL AND {of_kind}", f"among jobs j.attempt_id IS NOT NULL AND {of_kind}")
+    if asked.tag is not None:
+        return ("along_keys job_tags tag=$8",)
     return ("along jobs ",)
 
 
@@ -189,7 +187,7 @@ def scan_statement(sources: tuple[str, ...], order: Order, size: int, output: Ou
 
 def _source_text(source: str, order: Order) -> str:
     form, table, rest = source.split(" ", 2)
-    completed = "NULL::timestamptz AS completed_at" if table == "jobs" else "j.completed_at"
+    completed = "j.completed_at" if table.startswith("job_history") else "NULL::timestamptz AS completed_at"
     parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
     if form == "along_owner_guarded":
         owner_bound = "(j.owner, j.id) < ($5, $2)" if order == "DESC" else "(j.owner, j.id) > ($5, $1)"
@@ -200,11 +198,11 @@ def _source_text(source: str, order: Order) -> str:
         return _filled(form, key=key, value=value, key_bound=key_bound, **parts)
     if form not in ("along_keys", "along_sorts", "along_sort"):
         return _filled(form, guard=rest, **parts)
-    if table != "job_history_tags":
+    if not table.endswith("_tags"):
         return _walk(form, rest, order, **parts)
+    walk = _walk(form, rest, order, columns=f"j.id, {completed}", table=table)
     others = SQL["looked_at"].sql.removeprefix("j.id, ")
-    walk = _walk(form, rest, order, columns="j.id, j.completed_at", table=table)
-    return _filled("tagged", walk=walk, others=others)
+    return _filled("tagged", walk=walk, others=others, jobs=SQL[f"jobs_of_{table}"].sql)
 
 
 def _walk(form: str, keys: str, order: Order, *, columns: str, table: str) -> str:

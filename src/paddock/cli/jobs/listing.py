@@ -35,6 +35,7 @@ def shown_id(job: Item) -> str:
 COLUMNS: Sequence[Column] = (
     Column("id", shown_id),
     Column("kind", lambda job: f"{job['kind']} cleanup" if job.get("cleanup_of") else str(job["kind"])),
+    Column("about", lambda job: str(job.get("about") or "-"), wide=True, longest_in_pipe=80),
     field("status"),
     Column("progress", progress),
     field("owner"),

@@ -11,7 +11,13 @@ DECLARE
     wanted record;
     part record;
 BEGIN
-    -- A btree has one entry for a row, and a job several tags: a row for each, of ended jobs only. It goes with its partition.
+    -- A btree has one entry for a row, and a job several tags: a row for each. Those of live jobs go when the job ends, those of
+    -- ended ones with their partition.
+    CREATE TABLE IF NOT EXISTS job_tags (
+        tag             text NOT NULL,
+        id              uuid NOT NULL,
+        PRIMARY KEY (tag, id)
+    ) WITH (autovacuum_vacuum_scale_factor = 0.2, autovacuum_vacuum_threshold = 20000);
     CREATE TABLE IF NOT EXISTS job_history_tags (
         id              uuid NOT NULL,
         completed_at    timestamptz NOT NULL,
@@ -29,8 +35,24 @@ BEGIN
               autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_vacuum_insert_threshold = 50000);
     COMMIT;
 
-    -- A trigger and no part of the statements that end jobs: replicas of the version before, which go on beside this one for
-    -- a while, know nothing of tags. A job without any pays for one comparison.
+    -- Triggers and no part of the statements that make and end jobs: replicas of the version before, which go on beside this
+    -- one for a while, know nothing of these rows. A job without tags pays for a comparison.
+    CREATE OR REPLACE FUNCTION paddock_live_tags() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $live$
+    BEGIN
+        IF TG_OP = 'INSERT' THEN
+            INSERT INTO job_tags (tag, id) SELECT tag, NEW.id FROM unnest(NEW.tags) AS tag ON CONFLICT DO NOTHING;
+        ELSE
+            DELETE FROM job_tags WHERE tag = ANY (OLD.tags) AND id = OLD.id;
+        END IF;
+        RETURN NULL;
+    END $live$;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'jobs'::regclass AND tgname = 'jobs_tags_come') THEN
+        CREATE TRIGGER jobs_tags_come AFTER INSERT ON jobs
+            FOR EACH ROW WHEN (NEW.tags <> '{}') EXECUTE FUNCTION paddock_live_tags();
+        CREATE TRIGGER jobs_tags_go AFTER DELETE ON jobs
+            FOR EACH ROW WHEN (OLD.tags <> '{}') EXECUTE FUNCTION paddock_live_tags();
+    END IF;
+    COMMIT;
     CREATE OR REPLACE FUNCTION paddock_note_tags() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $note$
     BEGIN
         INSERT INTO job_history_tags (id, completed_at, tag, kind, status, owner, error_code)
@@ -42,10 +64,6 @@ BEGIN
         CREATE TRIGGER job_history_note_tags AFTER INSERT ON job_history
             FOR EACH ROW WHEN (NEW.tags <> '{}') EXECUTE FUNCTION paddock_note_tags();
     END IF;
-    COMMIT;
-
-    -- Few live jobs have tags, and the others are not in it.
-    CREATE INDEX IF NOT EXISTS jobs_tagged ON jobs (id) WHERE tags <> '{}';
     COMMIT;
 
     FOR wanted IN
@@ -73,7 +91,12 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    -- What ended before the trigger was there, a partition at a time.
+    -- What was there before the triggers. A job that would end meanwhile waits, or its tags would stay behind.
+    INSERT INTO job_tags (tag, id)
+    SELECT tag, j.id FROM (SELECT id, tags FROM jobs WHERE tags <> '{}' FOR KEY SHARE) j CROSS JOIN LATERAL unnest(j.tags) AS tag
+    ON CONFLICT DO NOTHING;
+    COMMIT;
+    -- The history, a partition at a time.
     FOR part IN
         SELECT i.inhrelid::regclass AS name FROM pg_inherits i WHERE i.inhparent = 'job_history'::regclass ORDER BY 1
     LOOP
