@@ -35,7 +35,6 @@ def shown_id(job: Item) -> str:
 COLUMNS: Sequence[Column] = (
     Column("id", shown_id),
     Column("kind", lambda job: f"{job['kind']} cleanup" if job.get("cleanup_of") else str(job["kind"])),
-    Column("about", lambda job: str(job.get("about") or "-"), wide=True, longest_in_pipe=80),
     field("status"),
     Column("progress", progress),
     field("owner"),
@@ -43,4 +42,5 @@ COLUMNS: Sequence[Column] = (
     Column("ran", lambda job: span(job["run_seconds"]) if job.get("run_seconds") else "-", right=True),
     Column("tries", lambda job: str(job.get("attempt_count") or 1), right=True),
     Column("error", lambda job: str(job.get("error_code") or "-"), wide=True),
+    Column("about", lambda job: str(job.get("about") or "-"), wide=True, longest_in_pipe=80),
 )
