@@ -122,6 +122,7 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
         Filter(status="claimed"): lambda job: job.status == "claimed",
         Filter(status="submitted"): lambda job: job.status == "submitted",
         Filter(status="failed"): lambda job: job.status == "failed",
+        Filter(status=("failed", "failed")): lambda job: job.status == "failed",
         Filter(status=("failed", "cancelled")): lambda job: job.status in ("failed", "cancelled"),
         Filter(status=("claimed", "completed")): lambda job: job.status in ("claimed", "completed"),
         Filter(group=group): lambda job: job.group_id == group,

@@ -56,7 +56,7 @@ class Filter:
     @property
     def statuses(self) -> tuple[str, ...]:
         """The statuses a match can have."""
-        asked = (self.status,) if isinstance(self.status, str) else self.status or STATUSES
+        asked = (self.status,) if isinstance(self.status, str) else tuple(dict.fromkeys(self.status or STATUSES))
         if self.retrying:
             return tuple(status for status in asked if status in WAITING)
         if self.error_code is not None:
