@@ -21,6 +21,7 @@ BENCHMARKS = (
     "enqueue",
     "beats",
     "queries",
+    "finding_jobs",
     "pages",
     "scaling",
     "memory",

@@ -101,6 +101,7 @@ def test_list_filters_and_shows(terminal: Terminal) -> None:
     assert [found["id"] for found in listed] == [job["id"]]
     header, line = terminal("jobs", "list", "--tag", "listed", "--status", "failed").lines
     assert header.split()[:3] == ["ID", "KIND", "STATUS"]
+    assert header.split()[-1] == "ABOUT"
     assert line.split()[:3] == [job["id"], "probe", "failed"]
     assert "probe_failed" in line
     assert terminal("jobs", "list", "--tag", "listed", "--status", "failed", "-o", "name").lines == [job["id"]]

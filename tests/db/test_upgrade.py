@@ -244,6 +244,43 @@ async def test_jobs_are_claimed_while_indexes_of_their_history_are_made(
     assert [tuple(row) for row in await connection.fetch(WALK)] == whole
 
 
+FINDING = ["0012_finding", "0013_without_older_walks", "0014_about"]
+OLD_JOBS = """
+CREATE TABLE job_history_week PARTITION OF job_history FOR VALUES FROM ('2026-01-05Z') TO ('2026-01-12Z');
+INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, turn_count, failure_count, cluster_count, lost_count,
+                         error_code, created_at, completed_at, run_seconds, wait_seconds)
+SELECT gen_random_uuid(), 'export', 'failed', 3, 'ada', tags, '{}', 1, 0, 0, 0, 'broken', at, at, 0, 0
+FROM (VALUES ('{a,b,a}'::text[], '2026-01-06Z'::timestamptz), ('{a}', '2026-03-01Z'), ('{}', '2026-03-01Z')) AS of_old (tags, at);
+INSERT INTO jobs (id, kind, status, priority, due_at, owner, tags, payload, created_at)
+SELECT gen_random_uuid(), 'export', 'pending', 3, now(), 'ada', tags, '{}', now() FROM (VALUES ('{a}'::text[]), ('{}')) AS live (tags);
+"""
+WALKS = """
+SELECT c.relname, count(*) FILTER (WHERE x.indisvalid) FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid
+WHERE c.relname LIKE 'job_history%' AND pg_get_indexdef(x.indexrelid) ~ '(kind, status|error_code), id\\)' GROUP BY 1 ORDER BY 1
+"""
+
+
+async def test_jobs_of_before_are_found_by_their_tags_too(
+    old: str, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute(OLD_JOBS)
+    await migrate(old)
+    for _ in range(2):
+        of_ended = await connection.fetch(
+            "SELECT tag, kind, status, owner, error_code FROM job_history_tags ORDER BY tag"
+        )
+        assert [tuple(row) for row in of_ended] == [
+            (tag, "export", "failed", "ada", "broken") for tag in ("a", "a", "b")
+        ]
+        assert [row["tag"] for row in await connection.fetch("SELECT tag FROM job_tags")] == ["a"]
+        whole = [("job_history", 4), ("job_history_default", 4), ("job_history_week", 4)]
+        assert [tuple(row) for row in await connection.fetch(WALKS)] == whole
+        assert await connection.fetchval("SELECT to_regclass('job_history_unhappy')") is None
+        # A kill may have come before it was recorded.
+        await connection.execute("DELETE FROM schema_migrations WHERE name = ANY ($1)", FINDING)
+        assert await migrate(old) == FINDING
+
+
 async def test_exports_are_not_written_again(old: str, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     """They would be locked for as long as that takes, with the queries of all of them."""
     await connection.execute(OLD_EXPORT)

@@ -1,5 +1,6 @@
 """Rows as the core would have written them."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,17 +22,26 @@ async def add_kind(db: Database, name: str, *, housekeeping: bool = False) -> No
     )
 
 
-async def add_live(db: Database, n: int, *, kind: str = "probe", owner: str = "ann", ago: str = "0 s") -> list[UUID]:
+async def add_live(
+    db: Database,
+    n: int,
+    *,
+    kind: str = "probe",
+    owner: str = "ann",
+    ago: str = "0 s",
+    tags: Sequence[str] = (),
+) -> list[UUID]:
     """`n` pending jobs made in the same instant."""
     rows = await run(
         db,
-        """INSERT INTO jobs (id, kind, status, priority, due_at, owner, payload, created_at)
-           SELECT paddock_id(at, i), $2, 'pending', 3, at, $3, '{}', at
+        """INSERT INTO jobs (id, kind, status, priority, due_at, owner, tags, payload, created_at)
+           SELECT paddock_id(at, i), $2, 'pending', 3, at, $3, $5, '{}', at
            FROM generate_series(1, $1) i, LATERAL (SELECT paddock_now() - $4::text::interval AS at) t RETURNING id""",
         n,
         kind,
         owner,
         ago,
+        list(tags),
     )
     return sorted(row["id"] for row in rows)
 
@@ -45,6 +55,7 @@ async def add_ended(
     status: str = "completed",
     error: tuple[str, str] | None = None,
     ago: str = "0 s",
+    tags: Sequence[str] = (),
 ) -> list[UUID]:
     code, message = error or (None, None)
     rows = await run(
@@ -52,7 +63,7 @@ async def add_ended(
         """INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, turn_count, failure_count,
                cluster_count, lost_count, error_code, error_message, created_at, started_at, claimed_at, completed_at,
                run_seconds, wait_seconds)
-           SELECT paddock_id(at, i), $2, $4, 3, $3, '{}', '{}', 1, 0, 0, 0, $5, $6, at, at, at, at, 0, 0
+           SELECT paddock_id(at, i), $2, $4, 3, $3, $8, '{}', 1, 0, 0, 0, $5, $6, at, at, at, at, 0, 0
            FROM generate_series(1, $1) i, LATERAL (SELECT paddock_now() - $7::text::interval AS at) t RETURNING id""",
         n,
         kind,
@@ -61,6 +72,7 @@ async def add_ended(
         code,
         message,
         ago,
+        list(tags),
     )
     return sorted(row["id"] for row in rows)
 

@@ -61,7 +61,7 @@ async def test_a_page_out_of_time_says_how_far_it_looked_and_goes_on_from_there(
     await add_ended(db, 3_000, ago="1 minute")
 
     ticks: Iterator[float] = iter([0.0, 1.0, 1.0, 1.0])
-    asked = Filter(tag="none has it")
+    asked = Filter(worker="none has it")
     page = await reading.page(db, asked, limit=10, monotonic=lambda: next(ticks))
     assert page.jobs == []
     assert page.next_cursor is not None
@@ -84,14 +84,13 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
     group = uuid4()
     for kind in ("probe", "export"):
         for owner in ("ann", "bob"):
-            await add_live(db, 5, kind=kind, owner=owner, ago="2 hours")
+            await add_live(db, 5, kind=kind, owner=owner, ago="2 hours", tags=("b",) if kind == "probe" else ())
             for status in ("completed", "failed", "cancelled"):
                 error = (f"code_{kind}", "It broke.") if status == "failed" else None
-                await add_ended(db, 5, kind=kind, owner=owner, status=status, error=error, ago="1 hour")
+                tags = ("a", "b") if owner == "bob" else ()
+                await add_ended(db, 5, kind=kind, owner=owner, status=status, error=error, ago="1 hour", tags=tags)
     await run(db, "UPDATE jobs SET group_id = $1 WHERE owner = 'ann'", group)
-    await run(
-        db, "UPDATE job_history SET group_id = $1, schedule = 'nightly', tags = '{a,b}' WHERE owner = 'bob'", group
-    )
+    await run(db, "UPDATE job_history SET group_id = $1, schedule = 'nightly' WHERE owner = 'bob'", group)
     session = (
         await run(
             db,
@@ -123,11 +122,14 @@ async def test_each_filter_finds_what_a_plain_look_finds(db: Database) -> None:
         Filter(status="claimed"): lambda job: job.status == "claimed",
         Filter(status="submitted"): lambda job: job.status == "submitted",
         Filter(status="failed"): lambda job: job.status == "failed",
+        Filter(status=("failed", "failed")): lambda job: job.status == "failed",
         Filter(status=("failed", "cancelled")): lambda job: job.status in ("failed", "cancelled"),
         Filter(status=("claimed", "completed")): lambda job: job.status in ("claimed", "completed"),
         Filter(group=group): lambda job: job.group_id == group,
         Filter(schedule="nightly"): lambda job: job.schedule == "nightly",
         Filter(tag="b"): lambda job: "b" in job.tags,
+        Filter(tag="b", status="submitted"): lambda job: "b" in job.tags and job.status == "submitted",
+        Filter(tag="b", kind="probe"): lambda job: "b" in job.tags and job.kind == "probe",
         Filter(worker="w1"): lambda job: job.claimed_by == "w1",
         Filter(retrying=True): lambda job: job.attempt_count > 1 and job.status in ("pending", "submitted"),
         Filter(retrying=True, owner="bob"): lambda job: (
@@ -177,7 +179,9 @@ async def test_a_count_out_of_time_says_that_there_may_be_more(db: Database, mon
 
     assert await counted_in(1, Filter()) == Count(40, more=True)
     assert await counted_in(2, Filter()) == Count(80, more=True)
-    assert await counted_in(1, Filter(tag="none has it")) == Count(0, more=True), "nobody knows yet that there is none"
+    assert await counted_in(1, Filter(worker="none has it")) == Count(0, more=True), (
+        "nobody knows yet that there is none"
+    )
     assert await counted_in(3, Filter()) == Count(101, more=False)
 
 

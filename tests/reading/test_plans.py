@@ -310,7 +310,7 @@ async def test_a_step_through_what_is_much_of_one_sort_reads_a_piece_of_it(dsn: 
             Filter(retrying=True, owner="bob"): 0,
             Filter(error_code="worn"): 100,
             Filter(error_code="nothing"): 0,
-            Filter(q="wore"): 100,
+            Filter(q="wore"): 0,
             Filter(q="nothing"): 0,
             Filter(group=group): 100,
             Filter(group=group, status="failed"): 0,

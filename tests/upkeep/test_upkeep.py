@@ -23,7 +23,11 @@ async def count(core: Core, table: str, where: str = "true") -> int:
 
 async def test_a_pass_on_an_empty_database_only_makes_partitions(core: Core, clock: DatabaseClock) -> None:
     did = await keep_up(core)
-    assert {name: n for name, n in did.items() if n} == {"history_partitions": 3, "log_partitions": 4}
+    assert {name: n for name, n in did.items() if n} == {
+        "history_partitions": 3,
+        "tag_partitions": 3,
+        "log_partitions": 4,
+    }
     assert set(did) == set(upkeep.STEPS)
     assert not any((await keep_up(core)).values())
 

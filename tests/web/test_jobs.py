@@ -251,7 +251,7 @@ async def test_pages_go_back_by_key_and_say_how_far_they_looked(
 
     await add_ended(core.db, 3_000)
     monkeypatch.setattr(page_of_jobs, "BUDGET", timedelta(0))
-    html = await ops.get("/jobs?tag=none+has+it")
+    html = await ops.get("/jobs?worker=none+has+it")
     assert "Nothing found yet." in html
     [on] = re.findall(r'href="([^"]+)">Continue searching', html)
     monkeypatch.setattr(page_of_jobs, "BUDGET", timedelta(seconds=10))
@@ -260,8 +260,8 @@ async def test_pages_go_back_by_key_and_say_how_far_they_looked(
 
 async def test_the_filter_says_how_many_there_are_of_each_status(core: Core, people: People) -> None:
     await submit(core, n=2, owner="ann")
-    await add_ended(core.db, 3, status="failed", owner="ann")
-    await add_ended(core.db, 5, owner="bob")
+    await add_ended(core.db, 3, kind="plain", status="failed", owner="ann")
+    await add_ended(core.db, 5, kind="plain", owner="bob")
     ann = await people("analyst", "ann")
     html = await ann.get("/jobs")
     told = re.findall(r'name="status" value="(\w+)".*?<span class="quiet number"[^>]*>([\d,]+)</span>', html, re.DOTALL)
@@ -336,7 +336,7 @@ def test_only_so_many_rows_are_remembered(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("", "id,status"),
         ("?kind=plain&tag=red", "id,kind,status,tags"),
-        ("?q=boom&worker=w", "claimed_by,error_code,error_message,id,status"),
+        ("?q=boom&worker=w", "about,claimed_by,error_code,error_message,id,status"),
         ("?since=1h&retrying=1", "attempt_count,created_at,id,status"),
     ],
 )
@@ -508,7 +508,7 @@ async def test_all_that_match_are_counted_asked_about_and_left_to_a_job(core: Co
 
 @pytest.mark.parametrize(
     ("query", "asked", "dry"),
-    [("kind=plain", "Cancel 2+ jobs?", "2+"), ("tag=rare", "Cancel all jobs that match?", "0+")],
+    [("kind=plain", "Cancel 2+ jobs?", "2+"), ("q=rare", "Cancel all jobs that match?", "0+")],
 )
 async def test_a_count_that_takes_too_long_is_not_waited_for(
     core: Core, people: People, monkeypatch: pytest.MonkeyPatch, query: str, asked: str, dry: str

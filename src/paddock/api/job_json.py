@@ -32,6 +32,7 @@ class BriefJob(BaseModel):
     owner: str
     role: str | None
     tags: list[str]
+    about: str | None = Field(description="What it is about, like its query or its table: one line, as its kind says.")
     report: dict[str, Any] | None
     error_code: str | None
     error_message: str | None
@@ -140,6 +141,7 @@ EXAMPLE: dict[str, Any] = {
     "owner": "ada",
     "role": None,
     "tags": ["demo"],
+    "about": None,
     "report": {"percent": 40, "phase": "turn 2 of 5"},
     "error_code": None,
     "error_message": None,

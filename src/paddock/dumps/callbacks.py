@@ -80,6 +80,7 @@ CALLBACK = Kind(
     name=dumps.CALLBACK,
     payload=CallbackPayload,
     handler=call,
+    about="dump_id",
     internal=True,
     retry=Backoff(first=timedelta(seconds=10), cap=delivering.LONGEST_DELAY, limit=12),
     turn_timeout=timedelta(minutes=1),

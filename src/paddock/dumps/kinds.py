@@ -82,6 +82,7 @@ def _kind(name: str, settings: DatabaseSettings) -> Kind:
         # A snapshot that is given up is work for nothing: let it end.
         grace=timedelta(seconds=280 if live else 5),
         uses=lambda payload: [("database", payload.database)],
+        about="database",
         public_saved=("point_in_time", "restarts"),
         on_end=_ended,
         end_events=END_EVENTS,

@@ -33,7 +33,7 @@ async def run_remove(turn: Turn[RemovePayload], db: Database, config: Config) ->
     return done({"files": removed.count, "bytes": removed.bytes})
 
 
-REMOVE = removal(dumps.REMOVE, RemovePayload, run_remove)
+REMOVE = removal(dumps.REMOVE, RemovePayload, run_remove, about="dump_id")
 
 
 async def run_leftovers(turn: Turn[Nothing], db: Database, config: Config) -> Outcome:

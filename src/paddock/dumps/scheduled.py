@@ -106,6 +106,7 @@ SCHEDULED = Kind(
     payload=ScheduledDump,
     handler=run,
     submit=frozenset({"ops", "admin"}),
+    about="database",
     check=check,
     orders="dump",
     internal=True,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from paddock.config import Config
 from paddock.exports import handler
-from paddock.exports.model import AskPayload, ExportPayload, MetadataPayload
+from paddock.exports.model import AskPayload, ExportPayload, MetadataPayload, about
 from paddock.jobs.kinds import Backoff, Kind
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ EXPORT = Kind(
     # such effect is a destination's manifest, which asks the fence itself (`delivering`).
     lock_key=lambda payload: None if payload.destination is None else f"destination:{payload.destination.key}",
     uses=_uses,
+    about=about,
     part_of=lambda payload: "snapshot" if payload.get("snapshot_id") is not None else None,
     public_saved=("draft", "query_id", "mode", "direct_because", "poll_count", "next_poll_at"),
     on_end=_ended,
@@ -92,6 +93,7 @@ DESCRIBE = Kind(
     name="describe",
     payload=AskPayload,
     handler=handler.run_ask,
+    about=about,
     retry=Backoff(first=timedelta(seconds=1), cap=timedelta(seconds=5), limit=2),
     turn_timeout=timedelta(minutes=2),
     total_timeout=timedelta(minutes=5),
@@ -101,6 +103,7 @@ METADATA = Kind(
     name="metadata",
     payload=MetadataPayload,
     handler=handler.run_metadata,
+    about="engine",
     retry=Backoff(first=timedelta(seconds=10), cap=timedelta(minutes=5), limit=5),
     total_timeout=timedelta(hours=6),
     lock_key=lambda payload: f"metadata:{payload.engine}",

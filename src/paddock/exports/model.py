@@ -67,6 +67,13 @@ class ExportPayload(_Payload):
     name: str | None = None
 
 
+def about(payload: "ExportPayload | AskPayload") -> str | None:
+    """The query or the table; of one definition of a snapshot after its name."""
+    what = payload.table or payload.sql
+    name = payload.name if isinstance(payload, ExportPayload) else None
+    return ": ".join(part for part in (name, what) if part) or None
+
+
 Action = Literal["describe", "preview", "catalogs", "schemas", "tables", "columns", "check"]
 
 

@@ -132,6 +132,7 @@ SCHEDULED = Kind(
     handler=run,
     submit=frozenset({"ops", "admin"}),
     uses=uses,
+    about=lambda payload: payload.table or payload.sql or payload.name,
     check=check,
     orders="export",
     internal=True,

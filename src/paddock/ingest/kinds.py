@@ -101,6 +101,7 @@ def _kind(step: _Step, config: Config, waiting_bytes: int, runtime: str) -> Kind
         name=step.name,
         payload=step.payload,
         handler=step.run,
+        about=lambda payload: f"{payload.source}, batch {payload.batch}",
         cleanup=step.cleanup,
         retry=RETRY,
         turn_timeout=LONGEST,

@@ -78,6 +78,7 @@ SCHEDULED = Kind(
     payload=ScheduledIngest,
     handler=run,
     submit=frozenset({"ops", "admin"}),
+    about="source",
     check=check,
     orders="run",
     outcomes=outcomes,

@@ -241,6 +241,7 @@ BULK = Kind(
     name="bulk",
     payload=BulkPayload,
     handler=run_bulk,
+    about="action",
     internal=True,
     on_end=_ended,
 )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from paddock.db.pool import Database, Transaction, column, statements
 from paddock.field_errors import field_errors
 from paddock.jobs import grouping, reading
+from paddock.jobs.about import about
 from paddock.jobs.errors import Draining, LockHeld, Refused
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import MAX_PAYLOAD_BYTES, MAX_TAG_LENGTH, MAX_TAGS, Job, JobId, NewJob
@@ -67,6 +68,7 @@ class _Ready:
     tags: str | None
     lock_key: str | None
     share_key: str | None
+    about: str | None
 
 
 async def submit(
@@ -136,9 +138,11 @@ async def _insert(
     core: "Core", tx: Transaction, ready: Sequence[_Ready], public: bool, key: IdempotencyKey | None
 ) -> list[asyncpg.Record]:
     kept = (None, None, None, None) if key is None else (key.owner, key.route, key.key, key.body_hash)
-    shares = column(item.share_key for item in ready)
+    shares, abouts = column(item.share_key for item in ready), column(item.about for item in ready)
     try:
-        rows = await tx.fetch(SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16), *kept, shares)
+        rows = await tx.fetch(
+            SQL["insert_jobs"], *_columns(ready), public, secrets.token_hex(16), *kept, shares, abouts
+        )
     except asyncpg.CharacterNotInRepertoireError:
         raise Refused("invalid_text", "A text contains a character PostgreSQL cannot store.", status=422) from None
     core.tell(tx, rows)
@@ -163,6 +167,7 @@ def _job_from_row(job: NewJob, ready: _Ready, row: asyncpg.Record) -> Job:
         retry_of=job.retry_of,
         schedule=job.schedule,
         created_at=row["created_at"],
+        about=ready.about,
     )
 
 
@@ -192,7 +197,7 @@ def _checked(core: "Core", job: NewJob, index: int) -> _Ready:
         raise Refused("invalid_priority", "A priority is 1 (urgent) to 4 (low).", status=422, details={"index": index})
     lock_key = None if kind.lock_key is None else _key(kind, kind.lock_key, "lock", model, index)
     share_key = None if kind.shares is None else _key(kind, kind.shares.key, "share", model, index)
-    return _Ready(job, kind, payload or "{}", tags, lock_key, share_key)
+    return _Ready(job, kind, payload or "{}", tags, lock_key, share_key, about(kind, model))
 
 
 def _key(kind: Kind, make: Callable[[Any], str | None], what: str, model: BaseModel, index: int) -> str | None:

@@ -32,8 +32,8 @@ _TEXTS = ("kind", "owner", "worker", "tag", "error_code", "q", "schedule")
 class Filter:
     """Every field narrows. `status` is one or several; `since` and `until` bound when a job was made, until excluded.
 
-    `worker` is the worker that has the job now, or had it when it ended. `q` is the beginning of an id, or a part of an error's
-    code or text. `error_code` and a text `q` find live, failed and cancelled jobs: a completed one has no error.
+    `worker` is the worker that has the job now, or had it when it ended. `q` is the beginning of an id, or a part of what
+    a job is about or of its error's code or text. `error_code` finds live, failed and cancelled jobs: a completed one has none.
     `retrying` finds those that failed or lost their worker and wait for the next try.
     """
 
@@ -56,10 +56,10 @@ class Filter:
     @property
     def statuses(self) -> tuple[str, ...]:
         """The statuses a match can have."""
-        asked = (self.status,) if isinstance(self.status, str) else self.status or STATUSES
+        asked = (self.status,) if isinstance(self.status, str) else tuple(dict.fromkeys(self.status or STATUSES))
         if self.retrying:
             return tuple(status for status in asked if status in WAITING)
-        if self.error_code is not None or self.text is not None:
+        if self.error_code is not None:
             return tuple(status for status in asked if status != "completed")
         return asked
 

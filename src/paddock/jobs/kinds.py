@@ -113,6 +113,9 @@ class Kind:
     # What a payload names that its submitter's token must allow: ("engine", name), ("destination", name),
     # ("engine role", name), ("database", name).
     uses: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    # What a job is about, like its query or its table: a field of the payload, or a function of it. One line of at most 200
+    # characters is kept, without secrets; lists show it, and free text finds it.
+    about: str | Callable[[Any], str | None] | None = None
     # What a job with this payload is one part of, like "snapshot". An installation may leave the parts to operators.
     part_of: Callable[[Mapping[str, Any]], str | None] | None = None
     # Run by the control plane before a schedule of it is made or changed: `check(core, config, payload, owner)` raises
@@ -151,6 +154,8 @@ class Kind:
             raise ValueError(
                 f"Kind name {self.name!r} must be lower case words, like 'export' or 'dump:shop', in 100 characters."
             )
+        if isinstance(self.about, str) and self.about not in self.payload.model_fields:
+            raise ValueError(f"Kind '{self.name}' is about '{self.about}', which is no field of its payload.")
         if self.shares is not None and (self.cleanup is not None or self.serial):
             raise ValueError(f"Kind '{self.name}' has shares of slots: it can have no cleanup and cannot be serial.")
 
@@ -172,12 +177,13 @@ def housekeeping(name: str, handler: Callable[..., Any], turn_timeout: timedelta
     )
 
 
-def removal(name: str, payload: type[BaseModel], handler: Callable[..., Any]) -> Kind:
+def removal(name: str, payload: type[BaseModel], handler: Callable[..., Any], *, about: str | None = None) -> Kind:
     """Removes the files of something that was deleted, and its row last. It is tried for hours: nobody else would do it."""
     return Kind(
         name=name,
         payload=payload,
         handler=handler,
+        about=about,
         internal=True,
         retry=Backoff(first=timedelta(seconds=10), cap=timedelta(minutes=10), limit=50),
     )

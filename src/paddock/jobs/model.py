@@ -141,6 +141,8 @@ class Job:
     completed_at: datetime | None = None
     run_seconds: float = 0
     wait_seconds: float = 0
+    # One line, as its kind tells from its payload.
+    about: str | None = None
 
     @property
     def attempt_count(self) -> int:

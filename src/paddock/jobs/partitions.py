@@ -39,6 +39,8 @@ class Partitioned:
 
 
 HISTORY = Partitioned("job_history", "completed_at", days=7, ahead=2)
+# The tags of the jobs in the history: what becomes of a job becomes of them.
+TAGS = Partitioned("job_history_tags", "completed_at", days=7, ahead=2)
 LOGS = Partitioned("job_logs", "at", days=1, ahead=3)
 
 

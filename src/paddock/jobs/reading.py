@@ -26,7 +26,8 @@ from paddock.jobs.timelines import Related, Relative, related, timeline_of
 BUDGET = timedelta(milliseconds=40)
 PAGE_BYTES = 8 * 1024 * 1024
 ROWS_AT_ONCE = 250
-FIRST_STEP, NEXT_STEP, COUNTING_STEP = 500, 2_000, 10_000
+# Most pages are full after the first; where that was not enough, each is longer than the one before.
+FIRST_STEP, NEXT_STEP, COUNTING_STEP = 125, 2_000, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ async def page(
         if monotonic() >= deadline:
             assert taken.edge is not None
             return Page(found, write_cursor(taken.edge), time_of(taken.edge))
-        step = NEXT_STEP
+        step = min(4 * step, NEXT_STEP)
 
 
 async def count(
@@ -236,6 +237,7 @@ def job_of(row: asyncpg.Record) -> Job:
         completed_at=row["completed_at"],
         run_seconds=row["run_seconds"],
         wait_seconds=row["wait_seconds"],
+        about=row["about"],
     )
 
 

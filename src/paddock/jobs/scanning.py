@@ -14,6 +14,7 @@ import asyncpg
 
 from paddock.db.pool import Database, Statement, statements
 from paddock.jobs.filtering import GREATEST_ID, LEAST_ID, SEARCHED_DAYS, Filter, id_range, least_id
+from paddock.jobs.model import TERMINAL
 from paddock.jobs.reports import RESULT_FIGURES
 
 SQL = statements("paddock.jobs.sql", "reading.sql")
@@ -22,6 +23,9 @@ FEW = 5_000
 
 # As the indexes of such jobs have it, word for word.
 RETRYING = "j.attempt_id IS NULL AND j.failure_count + j.cluster_count + j.lost_count > 0"
+
+# In the index by owner and error code the owner has a collation of its own, or two indexes would begin alike.
+OWNER_ALONE = 'owner COLLATE "C"'
 
 Order = Literal["ASC", "DESC"]
 Output = Literal["whole_rows", "only_ids", "only_count"]
@@ -131,38 +135,42 @@ def _live_sources(asked: Filter, few_of_kind: bool) -> tuple[str, ...]:
         return ("among jobs j.attempt_id IS NOT NULL",)
     if asked.live == ("submitted",):
         return ("among jobs j.attempt_id IS NULL AND j.lane = 0 AND j.kind = ANY (ARRAY(SELECT name FROM kinds))",)
-    if asked.error_code is not None or asked.text is not None:
+    if asked.error_code is not None:
         # Only what has an error is worth a place in a step.
         return ("along_guarded jobs j.error_code IS NOT NULL",)
     if few_of_kind:
-        return (
-            "among jobs j.attempt_id IS NULL AND j.kind = $3",
-            "among jobs j.attempt_id IS NOT NULL AND j.kind = $3",
-        )
+        of_kind = "j.kind = $3 AND ($8::text IS NULL OR $8 = ANY (j.tags))"
+        return (f"among jobs j.attempt_id IS NULL AND {of_kind}", f"among jobs j.attempt_id IS NOT NULL AND {of_kind}")
+    if asked.tag is not None:
+        return ("along_keys job_tags tag=$8",)
     return ("along jobs ",)
 
 
 def _ended_sources(asked: Filter) -> tuple[str, ...]:
+    """Which rows of the history a step reads: by an index of any two of owner, tag, error code, kind and status."""
     if not asked.ended:
         return ()
     if asked.ids is not None:
         return ("among job_history j.id = ANY ($12)",)
+    sorts = "along_sorts" if asked.kind is None else "along_sort"
     if asked.owner is not None:
-        return (
-            "along_key job_history owner $5" if "completed" in asked.ended else "along_unhappy job_history owner $5",
-        )
+        if asked.tag is not None:
+            return ("along_keys job_history_tags owner=$5,tag=$8",)
+        if asked.error_code is not None:
+            return (f"along_keys job_history {OWNER_ALONE}=$5,error_code=$9",)
+        return (f"{sorts} job_history owner=$5",)
     if asked.group is not None:
         return ("along_key job_history group_id $6",)
     if asked.schedule is not None:
         return ("along_key job_history schedule $11",)
+    if asked.tag is not None:
+        if asked.error_code is not None:
+            return ("along_keys job_history_tags error_code=$9,tag=$8",)
+        return (f"{sorts} job_history_tags tag=$8",)
     if asked.error_code is not None:
-        return ("along_key job_history error_code $9",)
-    if "completed" not in asked.ended:
-        if asked.kind is not None:
-            return ("along_unhappy job_history kind $3",)
-        return ("along_statuses job_history status u.status",)
-    if asked.kind is not None:
-        return ("along_key job_history kind $3",)
+        return (f"{sorts} job_history error_code=$9",)
+    if asked.kind is not None or len(asked.ended) < len(TERMINAL):
+        return (f"{sorts} job_history ",)
     return ("along job_history ",)
 
 
@@ -179,16 +187,50 @@ def scan_statement(sources: tuple[str, ...], order: Order, size: int, output: Ou
 
 def _source_text(source: str, order: Order) -> str:
     form, table, rest = source.split(" ", 2)
-    completed = "j.completed_at" if table == "job_history" else "NULL::timestamptz AS completed_at"
+    completed = "j.completed_at" if table.startswith("job_history") else "NULL::timestamptz AS completed_at"
     parts = {"columns": f"{SQL['looked_at'].sql}, {completed}", "table": table}
     if form == "along_owner_guarded":
         owner_bound = "(j.owner, j.id) < ($5, $2)" if order == "DESC" else "(j.owner, j.id) > ($5, $1)"
         return _filled(form, guard=rest, key_bound=owner_bound, **parts)
-    if form in ("along_key", "along_unhappy", "along_statuses"):
+    if form == "along_key":
         key, value = rest.split(" ")
         key_bound = f"(j.{key}, j.id) < ({value}, $2)" if order == "DESC" else f"(j.{key}, j.id) > ({value}, $1)"
         return _filled(form, key=key, value=value, key_bound=key_bound, **parts)
-    return _filled(form, guard=rest, **parts)
+    if form not in ("along_keys", "along_sorts", "along_sort"):
+        return _filled(form, guard=rest, **parts)
+    if not table.endswith("_tags"):
+        return _walk(form, rest, order, **parts)
+    walk = _walk(form, rest, order, columns=f"j.id, {completed}", table=table)
+    others = SQL["looked_at"].sql.removeprefix("j.id, ")
+    return _filled("tagged", walk=walk, others=others, jobs=SQL[f"jobs_of_{table}"].sql)
+
+
+def _walk(form: str, keys: str, order: Order, *, columns: str, table: str) -> str:
+    """A walk within one value of each of the keys; and unless they are all, in each kind and status."""
+    known = [key.partition("=")[::2] for key in keys.split(",") if key]
+    names, values = [f"j.{name}" for name, _ in known], [value for _, value in known]
+    whole = [*names, "j.id"] if form == "along_keys" else [*names, "j.kind", "j.status", "j.id"]
+    within = values if form == "along_keys" else [*values, "k.kind", "u.status"]
+    # Some of the indexes hold only rows that have a key, and the planner wants to be told so.
+    keyed = " AND ".join(f"{name} IS NOT NULL" for name in names) or "true"
+    row, least, most = (", ".join(part) for part in (whole, [*within, "$1"], [*within, "$2"]))
+    between = f"{keyed} AND ({row}) > ({least}) AND ({row}) < ({most})"
+    parts = {"columns": columns, "table": table, "between": between, "keys": keys}
+    parts["ordered"] = ", ".join(f"{name} {order}" for name in whole)
+    if form == "along_keys":
+        return _filled(form, **parts)
+    sorts = "(SELECT $3::text AS kind)"
+    if form == "along_sorts":
+        sorts = _filled(
+            "sorts_there_are",
+            table=table,
+            keyed=keyed,
+            heads=", ".join([*names, "j.kind"]),
+            least=", ".join([*values, "''"]),
+            following=", ".join([*values, "s.kind"]),
+            same=" AND ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True)) or "true",
+        )
+    return _filled("along_sorts", sorts=sorts, **parts)
 
 
 @cache

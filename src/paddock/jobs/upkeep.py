@@ -67,6 +67,10 @@ async def _history_partitions(core: Core, now: datetime) -> int:
     return await partitions.make_ahead(core.db, partitions.HISTORY, now)
 
 
+async def _tag_partitions(core: Core, now: datetime) -> int:
+    return await partitions.make_ahead(core.db, partitions.TAGS, now)
+
+
 async def _log_partitions(core: Core, now: datetime) -> int:
     return await partitions.make_ahead(core.db, partitions.LOGS, now)
 
@@ -75,6 +79,12 @@ async def _expired_history(core: Core, now: datetime) -> int:
     before = now - core.settings.history_kept
     dropped = await partitions.drop_expired(core.db, partitions.HISTORY, before)
     return dropped + await _deleted(core.db, "trim_default_history", before, AT_ONCE)
+
+
+async def _expired_tags(core: Core, now: datetime) -> int:
+    before = now - core.settings.history_kept
+    dropped = await partitions.drop_expired(core.db, partitions.TAGS, before)
+    return dropped + await _deleted(core.db, "trim_default_tags", before, AT_ONCE)
 
 
 async def _expired_groups(core: Core, now: datetime) -> int:
@@ -129,9 +139,11 @@ def _history_kept(core: Core) -> timedelta:
 
 STEPS: Mapping[str, Step] = {
     "history_partitions": _history_partitions,
+    "tag_partitions": _tag_partitions,
     "log_partitions": _log_partitions,
     "group_hooks": _group_hooks,
     "expired_history": _expired_history,
+    "expired_tags": _expired_tags,
     "expired_groups": _expired_groups,
     "expired_logs": _expired_logs,
     "long_logs": _long_logs,

@@ -60,6 +60,7 @@ OWNER = Column("owner", "Owner", _field("owner"), chosen=True)
 COLUMNS: Sequence[Column] = (
     ID,
     Column("kind", "Kind", _field("kind"), chosen=True),
+    Column("about", "About", _field("about"), chosen=True),
     Column("status", "Status", _field("status"), chosen=True),
     Column("progress", "Progress", {"progress": _progress_text}, chosen=True),
     OWNER,

@@ -64,7 +64,10 @@ async def list_jobs(
     error_code: Text = None,
     since: Time = None,
     until: Time = None,
-    q: Annotated[str | None, Query(min_length=1, max_length=500, description="Id prefix, or error text.")] = None,
+    q: Annotated[
+        str | None,
+        Query(min_length=1, max_length=500, description="Id prefix, or text of what it is about or of its error."),
+    ] = None,
     schedule: Text = None,
     retrying: Annotated[bool, Query(description="Only those that failed and wait for the next try.")] = False,
     housekeeping: Annotated[bool, Query(description="With the control plane's own upkeep.")] = False,

@@ -36,7 +36,7 @@ class Which:
         Parameter(help="Created after this time (UTC by default), or within this long: 2026-11-15T09:00, 2h, 7d."),
     ] = None
     until: Annotated[str | None, Parameter(help="Created before this time, or longer ago than this.")] = None
-    q: Annotated[str | None, Parameter(help="Beginning of the id, or text in the error.")] = None
+    q: Annotated[str | None, Parameter(help="Beginning of the id, or text in what it is about or in its error.")] = None
 
     def as_parameters(self) -> dict[str, str]:
         """What was given, as the API takes it. Ask once: how long ago something was depends on when."""

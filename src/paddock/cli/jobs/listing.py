@@ -43,4 +43,5 @@ COLUMNS: Sequence[Column] = (
     Column("ran", lambda job: span(job["run_seconds"]) if job.get("run_seconds") else "-", right=True),
     Column("tries", lambda job: str(job.get("attempt_count") or 1), right=True),
     Column("error", lambda job: str(job.get("error_code") or "-"), wide=True),
+    Column("about", lambda job: str(job.get("about") or "-"), wide=True, longest_in_pipe=80),
 )

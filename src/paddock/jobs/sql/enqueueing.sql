@@ -5,20 +5,20 @@
 -- In the order of their locks: two batches that want the same two wait for each other one way round only.
 -- With $18..$21 an idempotency key is kept with the jobs; when it is known already nothing is inserted. Whoever inserts
 -- the same key at the same moment violates its primary key, and with it goes the whole statement.
--- $22 are the jobs' share keys.
+-- $22 are the jobs' share keys, $23 what they are about.
 WITH made AS (INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, lock_key, group_id, retry_of,
-                  parent_id, schedule, serial, traceparent, share_key, created_at)
+                  parent_id, schedule, serial, traceparent, share_key, about, created_at)
 SELECT paddock_id(paddock_now(), i.n, md5($17::text || i.n)::uuid), i.kind, 'pending', i.priority,
        greatest(i.run_at, paddock_now()) + greatest(i.delay, interval '0'),
        i.owner, i.role,
        CASE WHEN i.tags IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(i.tags)) END,
        i.payload, i.lock_key, i.group_id, i.retry_of, i.parent_id, i.schedule, coalesce(i.serial, false), i.traceparent,
-       i.share_key, paddock_now()
+       i.share_key, i.about, paddock_now()
 FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
             $8::jsonb[], $9::text[], $10::uuid[], $11::uuid[], $12::uuid[], $13::text[], $14::boolean[], $15::text[],
-            $22::text[])
+            $22::text[], $23::text[])
      WITH ORDINALITY AS i(kind, payload, owner, role, priority, run_at, delay, tags, lock_key, group_id, retry_of,
-                          parent_id, schedule, serial, traceparent, share_key, n)
+                          parent_id, schedule, serial, traceparent, share_key, about, n)
 WHERE NOT ($16::boolean AND (SELECT paddock_draining()))
   AND NOT EXISTS (SELECT FROM idempotency_keys WHERE owner = $18 AND route = $19 AND key = $20)
 ORDER BY i.lock_key

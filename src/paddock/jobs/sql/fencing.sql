@@ -113,24 +113,24 @@ WITH item AS (
         id, kind, status, priority, owner, role, tags, payload, saved, report, result, ended_by, session_id, claimed_by,
         claimed_at, turn_count, failure_count, cluster_count, lost_count, error_code, error_message, errors, waiting_on,
         lock_key, group_id, retry_of, cleanup_of, parent_id, schedule, traceparent, created_at, started_at, submitted_at,
-        completed_at, run_seconds, wait_seconds)
+        about, completed_at, run_seconds, wait_seconds)
     SELECT id, kind, end_status, priority, owner, role, tags, payload, saved, report, result, CASE WHEN $13::boolean THEN writer END,
         session_id, claimed_by, claimed_at, turn_count, failure_count, cluster_count, lost_count, end_code, end_message,
         CASE WHEN error IS NULL THEN errors
              ELSE CASE WHEN jsonb_array_length(errors) >= 10 THEN errors - 0 ELSE coalesce(errors, '[]') END
                   || (error || jsonb_build_object('attempt_id', attempt_id, 'at', paddock_now(), 'worker', claimed_by)) END,
         waiting_on, lock_key, group_id, retry_of, cleanup_of, parent_id, schedule, traceparent, created_at, started_at,
-        submitted_at, paddock_now(),
+        submitted_at, about, paddock_now(),
         run_seconds + CASE WHEN attempt_id IS NULL THEN 0 ELSE date_part('epoch', paddock_now() - claimed_at) END,
         wait_seconds
     FROM gone
 ), cleanup AS (
     INSERT INTO jobs (id, kind, status, priority, due_at, owner, role, tags, payload, saved, session_id, lock_key,
-                      cleanup_of, after_attempt, serial, traceparent, created_at)
+                      cleanup_of, after_attempt, serial, traceparent, about, created_at)
     SELECT paddock_id(paddock_now(), row_number() OVER ()), g.kind, 'pending', g.priority,
            CASE WHEN $9::boolean AND g.attempt_id IS NOT NULL THEN 'infinity' ELSE paddock_now() END,
            g.owner, g.role, g.tags, g.payload, g.saved, g.session_id, g.lock_key, g.id,
-           CASE WHEN $9::boolean THEN g.attempt_id END, g.serial, g.traceparent, paddock_now()
+           CASE WHEN $9::boolean THEN g.attempt_id END, g.serial, g.traceparent, g.about, paddock_now()
     FROM gone g JOIN kinds k ON k.name = g.kind
     WHERE k.has_cleanup AND g.end_status <> 'completed' AND g.turn_count > 0 AND g.cleanup_of IS NULL
     RETURNING id, kind, lane, due_at, cleanup_of
@@ -158,15 +158,15 @@ WITH gone AS (
     RETURNING j.id, j.kind, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, i.result, i.attempt_id,
               j.session_id, j.claimed_by, j.claimed_at, j.turn_count, j.failure_count, j.cluster_count, j.lost_count,
               j.errors, j.waiting_on, j.lock_key, j.retry_of, j.cleanup_of, j.parent_id, j.schedule, j.traceparent,
-              j.created_at, j.started_at, j.submitted_at, j.run_seconds, j.wait_seconds
+              j.created_at, j.started_at, j.submitted_at, j.about, j.run_seconds, j.wait_seconds
 )
 INSERT INTO job_history (
     id, kind, status, priority, owner, role, tags, payload, saved, report, result, ended_by, session_id, claimed_by,
     claimed_at, turn_count, failure_count, cluster_count, lost_count, errors, waiting_on, lock_key, retry_of, cleanup_of,
-    parent_id, schedule, traceparent, created_at, started_at, submitted_at, completed_at, run_seconds, wait_seconds)
+    parent_id, schedule, traceparent, created_at, started_at, submitted_at, about, completed_at, run_seconds, wait_seconds)
 SELECT id, kind, 'completed', priority, owner, role, tags, payload, saved, report, result, attempt_id, session_id, claimed_by,
     claimed_at, turn_count, failure_count, cluster_count, lost_count, errors, waiting_on, lock_key, retry_of, cleanup_of,
-    parent_id, schedule, traceparent, created_at, started_at, submitted_at, paddock_now(),
+    parent_id, schedule, traceparent, created_at, started_at, submitted_at, about, paddock_now(),
     run_seconds + date_part('epoch', paddock_now() - claimed_at), wait_seconds
 FROM gone
 RETURNING id, ended_by AS attempt_id, kind;

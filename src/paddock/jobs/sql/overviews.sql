@@ -10,19 +10,25 @@ WHERE width = 600 AND bucket >= date_bin('600 s', paddock_now() - $1::interval, 
 GROUP BY kind, status;
 
 -- name: owner_counts (relaxed)
--- The newest $3 jobs of each table and not one more: an owner with millions costs no more than one with thousands.
+-- The newest $4 live jobs, the newest $3 of each kind and status that ended, and not one more: an owner with millions
+-- costs no more than one with thousands.
 WITH live AS (
     SELECT kind, status, cleanup_of FROM jobs WHERE owner = $1 ORDER BY owner DESC, id DESC LIMIT $4
 ), ended AS (
-    SELECT kind, status, cleanup_of FROM job_history
-    WHERE owner = $1 AND id > paddock_least_id(paddock_now() - $2::interval) ORDER BY id DESC LIMIT $3
+    SELECT j.* FROM kinds k CROSS JOIN unnest('{completed,failed,cancelled}'::text[]) AS u(status) CROSS JOIN LATERAL (
+        SELECT j.kind, j.status, j.cleanup_of FROM job_history j
+        WHERE (j.owner, j.kind, j.status, j.id) > ($1, k.name, u.status, paddock_least_id(paddock_now() - $2::interval))
+          AND (j.owner, j.kind, j.status, j.id) <= ($1, k.name, u.status, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        ORDER BY j.owner DESC, j.kind DESC, j.status DESC, j.id DESC LIMIT $3) j
+    WHERE NOT k.housekeeping
 ), own AS (
     SELECT * FROM live
     UNION ALL
     SELECT * FROM ended
 )
 SELECT kind, status, count(*) AS n,
-       (SELECT count(*) FROM live) < $4 AND (SELECT count(*) FROM ended) < $3 AS complete
+       (SELECT count(*) FROM live) < $4
+       AND NOT EXISTS (SELECT FROM ended GROUP BY kind, status HAVING count(*) >= $3) AS complete
 FROM own
 WHERE cleanup_of IS NULL AND kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))
 GROUP BY kind, status;

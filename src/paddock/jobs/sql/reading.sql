@@ -2,8 +2,8 @@
 -- One step along an index, newest or oldest first, over live and ended jobs together. One snapshot: a job that ends
 -- meanwhile is in exactly one of the two tables, so that no page misses or doubles it.
 -- $1 and $2: the ids between which it looks, both excluded. The scan reads at most {step} rows in id order and looks
--- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. The far bound is part
--- of that rest: a walk bounded on both sides is estimated as tiny, and planned as a bitmap of half the table and a sort.
+-- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. Where the primary key
+-- is walked, the far bound is part of that rest: bounded on both sides it is estimated as tiny, and read whole and sorted.
 -- `edge` is the last id looked at; `looked` < {step} means that nothing is left.
 WITH scanned AS MATERIALIZED (
     SELECT * FROM ({sources}) source ORDER BY id {order} LIMIT {step}
@@ -17,7 +17,8 @@ WITH scanned AS MATERIALIZED (
       AND ($7::text IS NULL OR s.claimed_by = $7)
       AND ($8::text IS NULL OR $8 = ANY (s.tags))
       AND ($9::text IS NULL OR s.error_code = $9)
-      AND ($10::text IS NULL OR strpos(lower(s.error_message), lower($10)) > 0 OR strpos(lower(s.error_code), lower($10)) > 0)
+      AND ($10::text IS NULL OR strpos(lower(s.error_message), lower($10)) > 0 OR strpos(lower(s.error_code), lower($10)) > 0
+           OR strpos(lower(s.about), lower($10)) > 0)
       AND ($11::text IS NULL OR s.schedule = $11)
       AND ($12::uuid[] IS NULL OR s.id = ANY ($12))
       AND ($13 OR s.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping)))
@@ -67,7 +68,7 @@ CASE WHEN j.attempt_id IS NOT NULL THEN (SELECT s.expires_at FROM sessions s WHE
      WHEN isfinite(j.due_at) THEN j.due_at END AS visible_at,
 j.attempt_id, j.ended_by, j.session_id, j.claimed_by, j.claimed_at, j.turn_count, j.failure_count, j.cluster_count,
 j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of, NULL::uuid AS retried_by, j.cleanup_of, j.schedule,
-j.created_at, j.started_at, j.submitted_at, NULL::timestamptz AS completed_at, j.run_seconds, j.wait_seconds
+j.created_at, j.started_at, j.submitted_at, NULL::timestamptz AS completed_at, j.run_seconds, j.wait_seconds, j.about
 
 -- name: ended_row (relaxed)
 j.id, j.kind, j.status, j.priority, j.owner, j.role, j.tags, j.payload, j.saved, j.report, j.result,
@@ -77,14 +78,15 @@ NULL::uuid AS attempt_id, j.ended_by, j.session_id, j.claimed_by, j.claimed_at, 
 j.lost_count, j.waiting_on, j.lock_key, j.group_id, j.retry_of,
 (SELECT r.id FROM (SELECT id FROM jobs WHERE retry_of = j.id UNION ALL SELECT id FROM job_history WHERE retry_of = j.id) r
  ORDER BY r.id LIMIT 1) AS retried_by, j.cleanup_of, j.schedule,
-j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wait_seconds
+j.created_at, j.started_at, j.submitted_at, j.completed_at, j.run_seconds, j.wait_seconds, j.about
 
 -- name: result_figures (relaxed)
 SELECT jsonb_object_agg(f.key, f.value) FROM jsonb_each(CASE jsonb_typeof(j.result) WHEN 'object' THEN j.result END) f
 WHERE f.key IN ({names}) AND jsonb_typeof(f.value) = 'number'
 
 -- name: looked_at (relaxed)
-j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule, j.cleanup_of
+j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code, j.error_message, j.schedule, j.cleanup_of,
+j.about
 
 -- name: along (relaxed)
 -- Walks the primary key.
@@ -109,18 +111,39 @@ j.id, j.kind, j.status, j.owner, j.group_id, j.claimed_by, j.tags, j.error_code,
     WHERE j.{key} IS NOT NULL AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
  WHERE j.{key} = {value})
 
--- name: along_unhappy (relaxed)
--- The same among the ended jobs that did not complete.
-(SELECT * FROM (SELECT {columns} FROM {table} j
-    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.{key} {order}, j.id {order} LIMIT {step}) j
- WHERE j.{key} = {value})
+-- name: along_keys (relaxed)
+-- The same within one value of each of several keys, and it stops where the values end. No other index of the table begins
+-- with the first of them: the planner looks at no more of a row comparison, and would take either.
+(SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step})
 
--- name: along_statuses (relaxed)
--- The same for each unhappy status.
-(SELECT h.* FROM unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
-    SELECT {columns} FROM {table} j
-    WHERE j.status <> 'completed' AND {key_bound} ORDER BY j.status {order}, j.id {order} LIMIT {step}) h
- WHERE h.status = u.status)
+-- name: along_sorts (relaxed)
+-- Walks an index on ({keys}, kind, status, id) in each kind and status that a match can have, and merges the walks.
+(SELECT w.* FROM {sorts} k CROSS JOIN unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
+    SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step}) w
+ WHERE u.status IN ('completed', 'failed', 'cancelled')
+   AND ($13 OR k.kind <> ALL (ARRAY(SELECT name FROM kinds WHERE housekeeping))))
+
+-- name: sorts_there_are (relaxed)
+-- The kinds that stand in such an index: it looks for the least, then each time for the next.
+(WITH RECURSIVE sorts AS (
+    SELECT j.* FROM (SELECT {heads} FROM {table} j WHERE {keyed} AND ({heads}) >= ({least}) ORDER BY {heads} LIMIT 1) j WHERE {same}
+    UNION ALL
+    SELECT j.* FROM sorts s CROSS JOIN LATERAL (
+        SELECT {heads} FROM {table} j WHERE {keyed} AND ({heads}) > ({following}) ORDER BY {heads} LIMIT 1) j WHERE {same}
+ ) SELECT kind FROM sorts)
+
+-- name: tagged (relaxed)
+-- The ids come from the rows of a tag; what else is looked at, from the jobs themselves. One that upkeep has removed
+-- meanwhile counts as looked at and matches nothing.
+(SELECT t.id, {others}, t.completed_at
+ FROM (SELECT * FROM {walk} t ORDER BY t.id {order} LIMIT {step}) t
+ LEFT JOIN LATERAL ({jobs} OFFSET 0) j ON true)
+
+-- name: jobs_of_job_tags (relaxed)
+SELECT * FROM jobs l WHERE l.id = t.id
+
+-- name: jobs_of_job_history_tags (relaxed)
+SELECT * FROM job_history h WHERE h.id = t.id AND h.completed_at = t.completed_at
 
 -- name: among (relaxed)
 -- Reads a small set whole (named jobs, those that run now) and puts it in order.

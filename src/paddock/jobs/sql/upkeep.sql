@@ -14,12 +14,20 @@ ORDER BY c.relname;
 SELECT set_config('lock_timeout', '500ms', true);
 
 -- name: trim_housekeeping (durable)
--- All but the last $1 runs of each housekeeping kind, at most $2 of each in one go.
+-- All but the last $1 runs of each housekeeping kind that completed, failed or were cancelled, at most $2 of each in one go.
+-- The order by all its columns keeps to the index of them.
 WITH expired AS MATERIALIZED (
-    SELECT old.id, old.completed_at FROM kinds k
-    CROSS JOIN LATERAL (SELECT id FROM job_history WHERE kind = k.name ORDER BY id DESC OFFSET $1 LIMIT 1) edge
+    SELECT old.id, old.completed_at FROM kinds k CROSS JOIN unnest('{completed,failed,cancelled}'::text[]) AS u(status)
     CROSS JOIN LATERAL (
-        SELECT id, completed_at FROM job_history WHERE kind = k.name AND id <= edge.id ORDER BY id LIMIT $2) old
+        SELECT j.id FROM job_history j
+        WHERE (j.kind, j.status, j.id) <= (k.name, u.status, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          AND (j.kind, j.status, j.id) >= (k.name, u.status, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.kind DESC, j.status DESC, j.id DESC OFFSET $1 LIMIT 1) edge
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.completed_at FROM job_history j
+        WHERE (j.kind, j.status, j.id) <= (k.name, u.status, edge.id)
+          AND (j.kind, j.status, j.id) >= (k.name, u.status, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.kind, j.status, j.id LIMIT $2) old
     WHERE k.housekeeping
 )
 DELETE FROM job_history h USING expired e WHERE h.id = e.id AND h.completed_at = e.completed_at;
@@ -28,6 +36,11 @@ DELETE FROM job_history h USING expired e WHERE h.id = e.id AND h.completed_at =
 -- What is too old and lies in the default partition, where no DROP will take it.
 DELETE FROM job_history_default WHERE (id, completed_at) IN (
     SELECT id, completed_at FROM job_history_default WHERE completed_at < $1 LIMIT $2);
+
+-- name: trim_default_tags (durable)
+-- The same of the tags of ended jobs.
+DELETE FROM job_history_tags_default WHERE (tag, id, completed_at) IN (
+    SELECT tag, id, completed_at FROM job_history_tags_default WHERE completed_at < $1 LIMIT $2);
 
 -- name: trim_default_logs (durable)
 DELETE FROM job_logs_default WHERE (job_id, at, attempt_id, seq) IN (

@@ -152,6 +152,7 @@ WEBHOOK = Kind(
     name=DELIVERY_KIND,
     payload=WebhookPayload,
     handler=deliver,
+    about="receiver",
     internal=True,
     retry=Backoff(first=timedelta(seconds=10), cap=LONGEST_DELAY, limit=12),
     turn_timeout=timedelta(minutes=1),

@@ -49,7 +49,7 @@ LOOKED_AT: Mapping[str, Sequence[str]] = {
     "retrying": ["attempt_count"],
     "since": ["created_at"],
     "until": ["created_at"],
-    "q": ["error_code", "error_message"],
+    "q": ["about", "error_code", "error_message"],
 }
 
 

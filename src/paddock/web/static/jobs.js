@@ -37,7 +37,7 @@ const TESTS = {
   until: (job, value) => Date.parse(job.created_at) < Date.parse(value),
   ids: (job, value) => value.includes(job.id),
   id_prefix: (job, value) => job.id.replaceAll("-", "").startsWith(value.replaceAll("-", "")),
-  q: (job, value) => [job.error_message, job.error_code].some((text) => text?.toLowerCase().includes(value.toLowerCase())),
+  q: (job, value) => [job.about, job.error_message, job.error_code].some((text) => text?.toLowerCase().includes(value.toLowerCase())),
 };
 
 function matches(job) {
