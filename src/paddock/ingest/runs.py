@@ -288,9 +288,9 @@ async def rows_by_day(db: Database, source: str, days: int) -> list[JsonObject]:
     return [dict(row) for row in await db.fetch(SQL["rows_by_day"], source, days)]
 
 
-async def schedules(db: Database, source: str) -> list[JsonObject]:
-    """Those that start runs of it."""
-    return [dict(row) for row in await db.fetch(SQL["source_schedules"], source)]
+async def schedules(db: Database, source: str, owner: str | None) -> list[JsonObject]:
+    """Those that start runs of it, of this owner or of all."""
+    return [dict(row) for row in await db.fetch(SQL["source_schedules"], source, owner)]
 
 
 async def totals(db: Database, source: str) -> JsonObject:

@@ -52,7 +52,7 @@ async def show(request: Request, caller: Caller) -> Response:
         {
             **(one := await source_json(plane, name, source)),
             "session_text": orjson.dumps(one["committed_session"]).decode()[:SESSION_SHOWN],
-            "schedules": await runs.schedules(plane.core.db, name),
+            "schedules": await runs.schedules(plane.core.db, name, caller.scope),
         }
         for name, source in sorted(found.items())
     ]
@@ -91,7 +91,7 @@ async def _show_source(
         places=places,
         older={"runs": cursor_after(listed, RUNS_SHOWN), "files": cursor_after(files, FILES_SHOWN)},
         days=(await runs.rows_by_day(plane.core.db, name, DAYS_SHOWN))[::-1],
-        schedules=await runs.schedules(plane.core.db, name),
+        schedules=await runs.schedules(plane.core.db, name, caller.scope),
         sql=await _sql(plane, name, shown["totals"]["files"]),
     )
 

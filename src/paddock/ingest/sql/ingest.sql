@@ -194,7 +194,7 @@ WHERE source = $1 AND published_at >= paddock_now() - make_interval(days => $2) 
 
 -- name: source_schedules (relaxed)
 SELECT name, every, cron, timezone, enabled, next_at FROM schedules
-WHERE kind = 'scheduled_ingest' AND payload ->> 'source' = $1 ORDER BY name LIMIT 20;
+WHERE kind = 'scheduled_ingest' AND payload ->> 'source' = $1 AND ($2::text IS NULL OR owner = $2) ORDER BY name LIMIT 20;
 
 -- name: batch_jobs (relaxed)
 -- Of the steps that are at work or wait, and of those that ended; its fetch may be of several batches. The jobs of a retry after
