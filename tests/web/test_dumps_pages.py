@@ -23,7 +23,7 @@ from paddock.dumps.model import prefix_of
 from paddock.dumps.pages import dump_words
 from paddock.dumps.pages.dump_tables import TableProgress, Tables
 from paddock.dumps.settings import DumpSettings
-from paddock.jobs import wire
+from paddock.jobs import schedules, wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.known_kinds import all_kinds
 from paddock.metrics import Metrics
@@ -31,7 +31,7 @@ from paddock.storage.store import open_store
 from paddock.web import pages
 from tests.playing import Attempt, PlayedWorker
 from tests.snapshots.making import payload_of
-from tests.web.signed_in import BASE, ODD, Browser, Open, row_of, words_of
+from tests.web.signed_in import BASE, ODD, Browser, Open, row_of, schedule, words_of
 
 OWNERS = {"analyst": "ann", "ops": "olga"}
 CONTENT = b"BEGIN TRANSACTION;\nCOMMIT;\n"
@@ -586,3 +586,15 @@ async def test_drain_mode_refuses_and_keeps_the_form(ann: Browser, core: Core) -
     answer = await ann.send("/dumps/new", "/dumps/new?database=shop", database="shop", which="but", tables="orders")
     assert answer.status_code == 503
     assert ">orders</textarea>" in answer.text
+
+
+async def test_a_dump_is_scheduled_as_it_is_and_seven_stay(core: Core, ann: Browser, open_browser: Open) -> None:
+    dump = await start(ann, core, format="csv", compress="gzip")
+    made = await schedule(ann, f"/dumps/{dump.id}")
+    assert (made.status_code, made.headers["location"]) == (303, "/schedules/shop")
+    found = await schedules.get(core.db, "shop")
+    assert found is not None
+    assert (found.owner, found.kind) == ("ann", "scheduled_dump")
+    assert found.payload == {"database": "shop", "format": "csv", "keepLast": 7, "options": {"compress": "gzip"}}
+    bob = await open_browser(owner="bob")
+    await bob.read(f"/schedules/-/new?of=dump:{dump.id}", 404)
