@@ -194,6 +194,36 @@ async def test_older_dumps_are_on_further_pages(core: Core, ann: Browser, monkey
     assert "Databases" not in words_of(rest)
 
 
+async def test_dumps_are_found_by_state_owner_database_and_words(
+    core: Core, ann: Browser, open_browser: Open, played: PlayedWorker
+) -> None:
+    broken = await start(ann, core, table="orders", format="csv")
+    [attempt] = await played.claim("dump:shop")
+    await attempt.finish("permanent", error=wire.Error(code="broken", message="The disk is full."))
+    for cleanup in await played.claim("dump:shop"):
+        await cleanup.finish()
+    mine = await start(ann, core, "lake")
+    bobs = await start(await open_browser(owner="bob"), core, "lake")
+    by_query = {
+        "status=failed": {broken.id},
+        "status=pending": {mine.id, bobs.id},
+        "owner=bob": {bobs.id},
+        "database=shop": {broken.id},
+        "q=ORDERS": {broken.id},
+        "q=disk+is": {broken.id},
+        "q=lake&owner=ann": {mine.id},
+        "q=nonesuch": set(),
+    }
+    for query, wanted in by_query.items():
+        page = await ann.read(f"/dumps?{query}")
+        assert {id for id in (broken.id, mine.id, bobs.id) if f"dump-{id}" in page} == wanted, query
+        assert "database-shop" not in page, "the list alone"
+        answer = await ann.client.get(f"/export/jobs?v=2&{query}")
+        assert {dump["jobId"] for dump in answer.json()["result"]} == wanted, query
+    assert "No dump matches." in words_of(await ann.read("/dumps?q=nonesuch"))
+    assert (await ann.client.get("/export/jobs?status=lost")).status_code == 422
+
+
 async def test_without_a_store_the_page_says_what_to_set(dsn: str, config: Config, core: Core, tmp_path: Path) -> None:
     bare = config.model_copy(update={"object_store": "none"})
     app = create_app(core, bare, routes=pages.routes())

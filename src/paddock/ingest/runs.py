@@ -218,14 +218,15 @@ async def page(
     sources: Sequence[str],
     *,
     statuses: Sequence[str] | None = None,
+    owner: str | None = None,
+    text: str | None = None,
     before: UUID | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Newest first, of these sources."""
+    """Newest first, of these sources. `text` is a part of a source's name or of an error."""
     wanted = None if statuses is None else list(statuses)
-    return [
-        run_of(row) for row in await db.fetch(SQL["runs_page"], before or GREATEST_ID, limit, list(sources), wanted)
-    ]
+    asked = (before or GREATEST_ID, limit, list(sources), wanted, owner, text)
+    return [run_of(row) for row in await db.fetch(SQL["runs_page"], *asked)]
 
 
 async def last(db: Database, source: str) -> Run | None:
