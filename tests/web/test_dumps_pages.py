@@ -197,7 +197,7 @@ async def test_older_dumps_are_on_further_pages(core: Core, ann: Browser, monkey
 async def test_dumps_are_found_by_state_owner_database_and_words(
     core: Core, ann: Browser, open_browser: Open, played: PlayedWorker
 ) -> None:
-    broken = await start(ann, core, table="orders", format="csv")
+    broken = await start(ann, core, which="only", tables="orders", format="csv")
     [attempt] = await played.claim("dump:shop")
     await attempt.finish("permanent", error=wire.Error(code="broken", message="The disk is full."))
     for cleanup in await played.claim("dump:shop"):
