@@ -128,7 +128,6 @@ async def test_an_analyst_schedules_an_export_from_its_page(person: Person, ada:
     await page.get_by_label("At", exact=True).fill("06:15")
     await expect(page.locator("#foreseen li").first).to_contain_text("06:15 UTC")
     await axe(page)
-    await shot(page, "schedule-of-an-export")
     await page.get_by_role("button", name="Create schedule").click()
     await said(page, "nightly-people was created.")
     assert ada.request("GET", "/api/schedules/nightly-people")["data"]["cron"] == "15 6 * * 1-5"
