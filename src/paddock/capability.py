@@ -144,6 +144,9 @@ class Capability(NamedTuple):
     # `async function(plane, caller, sought) -> Sequence[Found]`: its things by their name or id, for the search, Ctrl-K and
     # `paddock why`; paddock.api.finding says more.
     finder: str | None = None
+    # What a schedule of one of its things would run: {"export": "module:function"}, for the button on the page of such a thing.
+    # `async function(plane, caller, id) -> Planned` (paddock.web.planning) refuses what the page would.
+    schedulable: Mapping[str, str] = MappingProxyType({})
     # Where the pages of its things are: {"snapshot": "/snapshots/{}"} makes a link of "snapshot:<id>" in an event and of a
     # field `snapshot_id`; with `BY_NAME` in place of {} the thing is named by its name, and a path without either shows all.
     places: Mapping[str, str] = MappingProxyType({})

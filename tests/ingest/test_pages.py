@@ -108,6 +108,28 @@ async def test_reasons_errors_and_logs_of_commands_are_text(bench: Bench, browse
     assert "Skip" in page
 
 
+async def test_runs_are_found_by_state_owner_and_words(bench: Bench, browse: Open) -> None:
+    bench.source("numbers", "import sys; print('no such table'); sys.exit(64)", owners=["ann"])
+    broken = await bench.run("numbers")
+    live = await bench.start("numbers")
+    assert broken.error is not None
+    ann = await browse("ann")
+    by_query = {
+        "status=failed": {broken.id},
+        "status=running": {live.id},
+        "owner=ann": {broken.id, live.id},
+        "owner=bob": set(),
+        f"q={broken.error['code'].upper()}": {broken.id},
+        "q=nonesuch": set(),
+    }
+    for query, wanted in by_query.items():
+        page = await ann.read(f"/ingest/numbers?{query}")
+        assert {id for id in (broken.id, live.id) if f"run-{id}" in page} == wanted, query
+        found = (await ann.client.get(f"/api/ingest/runs?{query}")).json()["data"]
+        assert {run["id"] for run in found} == {str(id) for id in wanted}, query
+    assert "No run matches." in words_of(await ann.read("/ingest/numbers?q=nonesuch"))
+
+
 async def test_a_run_is_started_with_where_to_begin_and_a_limit(bench: Bench, browse: Open) -> None:
     numbers(bench)
     ann = await browse("ann")

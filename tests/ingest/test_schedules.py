@@ -21,7 +21,7 @@ from paddock.jobs.schedules import NewSchedule
 from tests.dumps.api.inside import run_inside
 from tests.ingest.conftest import Bench, Served
 from tests.ingest.test_pages import browse  # noqa: F401  # a fixture
-from tests.web.signed_in import Browser, Open, row_of, words_of
+from tests.web.signed_in import Browser, Open, row_of, schedule, words_of
 
 BROKEN = "import sys; print('no such table'); sys.exit(64)"
 
@@ -158,3 +158,28 @@ async def test_a_schedule_of_an_unknown_source_is_refused(served: Served) -> Non
     assert (await grace.post("/api/schedules", json={**body, "payload": {"source": "numbers"}})).status_code == 201
     with pytest.raises(Refused, match="numbres"):
         await check(served.core, served.config, ScheduledIngest(source="numbres"), "grace")
+
+
+async def test_an_analyst_schedules_a_source_of_theirs_and_sees_no_others_schedule_of_it(
+    bench: Bench,
+    browse: Open,  # noqa: F811
+) -> None:
+    bench.source("numbers", owners=["ann"])
+    hourly = await hourly_of(bench)
+    ann, eve = await browse("ann"), await browse("eve")
+    made = await schedule(ann, "/ingest/numbers", timing="every", every="1h")
+    assert (made.status_code, made.headers["location"]) == (303, "/schedules/ingest-numbers")
+    page = await ann.read("/ingest/numbers")
+    assert "/schedules/ingest-numbers" in page
+    assert "/schedules/hourly" not in page
+    await eve.read("/schedules/-/new?of=source:numbers", 404)
+    fields = {"name": "n", "kind": "scheduled_ingest", "timing": "every", "every": "1h", "priority": "3"}
+    text = await eve.refused("/schedules", "/schedules/-/new", 422, payload='{"source": "numbers"}', **fields)
+    assert "There is no source 'numbers'." in text
+
+    await schedules.run(bench.core, "ingest-numbers", actor="ann")
+    bench.source("numbers", owners=["eve"])
+    [job] = await run_inside(bench.core, bench.config, SCHEDULED)
+    assert (job.status, job.error_code) == ("failed", "unknown_source")
+    assert "'ann' may not run this any more." in (job.error_message or "")
+    assert (await hourly.order()).result["run"], "an operator's goes on"

@@ -17,6 +17,7 @@ from paddock.config import Config
 from paddock.exports.kinds import DESCRIBE, EXPORT
 from paddock.exports.removing import REMOVE
 from paddock.exports.scheduled import SCHEDULED
+from paddock.exports.scheduled_snapshot import SCHEDULED as SCHEDULED_SNAPSHOT
 from paddock.exports.settings import ExportSettings
 from paddock.jobs.core import Core, open_core
 from paddock.jobs.kinds import Kinds
@@ -34,7 +35,7 @@ OWNERS = {"analyst": "ann", "ops": "olga"}
 
 @pytest.fixture
 async def exports_core(dsn: str) -> AsyncIterator[Core]:
-    kinds = Kinds([*TEST_KINDS, EXPORT, DESCRIBE, REMOVE, SCHEDULED])
+    kinds = Kinds([*TEST_KINDS, EXPORT, DESCRIBE, REMOVE, SCHEDULED, SCHEDULED_SNAPSHOT])
     async with open_core(dsn, kinds, metrics=Metrics(CollectorRegistry())) as opened:
         yield opened
 

@@ -86,3 +86,19 @@ async def answering(core: Core, answer: Answer, asking: Awaitable[Any]) -> Any:
 
 def _payload(attempt: Attempt) -> dict[str, Any]:
     return {**payload_of(attempt), "role": attempt.job.role}
+
+
+async def schedule(browser: Browser, page: str, **fields: Any) -> httpx2.Response:
+    """Presses “Schedule…” on a page and sends the form as it is filled in, but for these fields."""
+    link = re.search(r'href="(/schedules/-/new\?of=[^"]+)"', await browser.read(page))
+    assert link is not None, f"no button on {page}"
+    path = unescape(link[1])
+    form = unescape(await browser.read(path))
+    given = dict(re.findall(r'<input type="hidden" name="(of|kind)" value="([^"]*)"', form))
+    named = re.search(r'name="name"[^>]* value="([^"]*)"', form)
+    payload = re.search(r"<textarea[^>]*>(.*?)</textarea>", form, re.DOTALL)
+    assert named is not None
+    assert payload is not None
+    usual = {"name": named[1], "payload": payload[1], "timing": "days", "on": "* 1-5", "at": "02:05"}
+    sent = {**usual, **given, "priority": "3", "timezone": "UTC", "enabled": "on", **fields}
+    return await browser.send("/schedules", path, **sent)

@@ -23,7 +23,7 @@ from paddock.dumps.model import prefix_of
 from paddock.dumps.pages import dump_words
 from paddock.dumps.pages.dump_tables import TableProgress, Tables
 from paddock.dumps.settings import DumpSettings
-from paddock.jobs import wire
+from paddock.jobs import schedules, wire
 from paddock.jobs.core import Core, CoreSettings, open_core
 from paddock.known_kinds import all_kinds
 from paddock.metrics import Metrics
@@ -31,7 +31,7 @@ from paddock.storage.store import open_store
 from paddock.web import pages
 from tests.playing import Attempt, PlayedWorker
 from tests.snapshots.making import payload_of
-from tests.web.signed_in import BASE, ODD, Browser, Open, row_of, words_of
+from tests.web.signed_in import BASE, ODD, Browser, Open, row_of, schedule, words_of
 
 OWNERS = {"analyst": "ann", "ops": "olga"}
 CONTENT = b"BEGIN TRANSACTION;\nCOMMIT;\n"
@@ -192,6 +192,36 @@ async def test_older_dumps_are_on_further_pages(core: Core, ann: Browser, monkey
     rest = await ann.read(older.replace("&amp;", "&"))
     assert [id for id in made if f"dump-{id}" in rest] == made[2:]
     assert "Databases" not in words_of(rest)
+
+
+async def test_dumps_are_found_by_state_owner_database_and_words(
+    core: Core, ann: Browser, open_browser: Open, played: PlayedWorker
+) -> None:
+    broken = await start(ann, core, which="only", tables="orders", format="csv")
+    [attempt] = await played.claim("dump:shop")
+    await attempt.finish("permanent", error=wire.Error(code="broken", message="The disk is full."))
+    for cleanup in await played.claim("dump:shop"):
+        await cleanup.finish()
+    mine = await start(ann, core, "lake")
+    bobs = await start(await open_browser(owner="bob"), core, "lake")
+    by_query = {
+        "status=failed": {broken.id},
+        "status=pending": {mine.id, bobs.id},
+        "owner=bob": {bobs.id},
+        "database=shop": {broken.id},
+        "q=ORDERS": {broken.id},
+        "q=disk+is": {broken.id},
+        "q=lake&owner=ann": {mine.id},
+        "q=nonesuch": set(),
+    }
+    for query, wanted in by_query.items():
+        page = await ann.read(f"/dumps?{query}")
+        assert {id for id in (broken.id, mine.id, bobs.id) if f"dump-{id}" in page} == wanted, query
+        assert "database-shop" not in page, "the list alone"
+        answer = await ann.client.get(f"/export/jobs?v=2&{query}")
+        assert {dump["jobId"] for dump in answer.json()["result"]} == wanted, query
+    assert "No dump matches." in words_of(await ann.read("/dumps?q=nonesuch"))
+    assert (await ann.client.get("/export/jobs?status=lost")).status_code == 422
 
 
 async def test_without_a_store_the_page_says_what_to_set(dsn: str, config: Config, core: Core, tmp_path: Path) -> None:
@@ -586,3 +616,15 @@ async def test_drain_mode_refuses_and_keeps_the_form(ann: Browser, core: Core) -
     answer = await ann.send("/dumps/new", "/dumps/new?database=shop", database="shop", which="but", tables="orders")
     assert answer.status_code == 503
     assert ">orders</textarea>" in answer.text
+
+
+async def test_a_dump_is_scheduled_as_it_is_and_seven_stay(core: Core, ann: Browser, open_browser: Open) -> None:
+    dump = await start(ann, core, format="csv", compress="gzip")
+    made = await schedule(ann, f"/dumps/{dump.id}")
+    assert (made.status_code, made.headers["location"]) == (303, "/schedules/shop")
+    found = await schedules.get(core.db, "shop")
+    assert found is not None
+    assert (found.owner, found.kind) == ("ann", "scheduled_dump")
+    assert found.payload == {"database": "shop", "format": "csv", "keepLast": 7, "options": {"compress": "gzip"}}
+    bob = await open_browser(owner="bob")
+    await bob.read(f"/schedules/-/new?of=dump:{dump.id}", 404)

@@ -364,9 +364,8 @@ async def test_an_analyst_sees_policies_but_nothing_of_others_work(core: Core, s
     await analyst.read("/kinds/bulk", 404)
     region = await analyst.client.get("/kinds/plain", headers={"x-paddock-regions": "kind_failures,figures,now"})
     assert region.status_code == 200
-    for path in ("/workers", "/schedules", "/schedules/-/new", "/schedules/-/times", "/schedules/nightly"):
-        await analyst.read(path, 403)
-    for path in ("/kinds/plain/pause", "/schedules", f"/workers/{uuid4()}/quiet", "/schedules/nightly/edit"):
+    await analyst.read("/workers", 403)
+    for path in ("/kinds/plain/pause", f"/workers/{uuid4()}/quiet"):
         assert (await analyst.send(path, "/kinds/plain")).status_code == 403
 
 
@@ -541,6 +540,25 @@ async def test_paddocks_own_schedules_can_only_be_run_and_switched(core: Core, o
     answer = await ops.send("/schedules/own/edit", "/schedules", kind="plain", timing="every", every="1h", priority="3")
     assert answer.status_code == 409
     await ops.done("/schedules/own/switch", "/schedules", enabled="off")
+
+
+async def test_an_analyst_sees_no_schedules_but_their_own(core: Core, signed_in: Open) -> None:
+    await schedules.create(core, NewSchedule(name="olgas", kind="plain", owner="olga", cron="0 0 * * *"), actor="olga")
+    await schedules.ensure(core, "own", "plain", timedelta(minutes=5))
+    await schedules.create(core, NewSchedule(name="anns", kind="plain", owner="ann", cron="0 0 * * *"), actor="ann")
+    analyst = await signed_in("analyst")
+    page = await analyst.read("/schedules")
+    assert row_of(page, "schedule-anns")
+    for name in ("olgas", "own"):
+        assert f"schedule-{name}" not in page
+        for path in (f"/schedules/{name}", f"/schedules/{name}/edit"):
+            await analyst.read(path, 404)
+        for change in ("run", "switch", "delete", "edit"):
+            answer = await analyst.send(f"/schedules/{name}/{change}", "/schedules", enabled="off")
+            assert answer.status_code == 404, (name, change)
+    assert await analyst.done("/schedules/anns/switch", "/schedules", enabled="off") == "/schedules"
+    assert await analyst.done("/schedules/anns/delete", "/schedules/anns") == "/schedules"
+    assert [one.name for one in await schedules.page(core.db)] == ["olgas", "own"]
 
 
 async def test_a_schedule_tells_of_its_last_problem(core: Core, ops: Browser, clock: DatabaseClock) -> None:

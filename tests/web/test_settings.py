@@ -459,6 +459,31 @@ def form_fields(page: str) -> dict[str, Any]:
     return {name: values if name.endswith("types") else values[0] for name, values in found.items()}
 
 
+async def test_webhooks_are_found_by_state_owner_and_words(enter: Enter) -> None:
+    ada, olga = await enter("analyst", "ada"), await enter("ops", "olga")
+    on = await subscribe(ada, "https://example.com/Sales")
+    off = await subscribe(ada, "https://example.com/stock")
+    switched = await ada.post(f"/webhooks/{off}/edit", url="https://example.com/stock", types="*")
+    assert switched.status_code == 303
+    olgas = await subscribe(olga, "https://example.com/ops")
+    by_query = {
+        "status=on": {on, olgas},
+        "status=off": {off},
+        "owner=olga": {olgas},
+        "q=sales": {on},
+        "q=*": {on, off, olgas},
+        "q=nonesuch": set(),
+    }
+    for query, wanted in by_query.items():
+        page = await olga.get(f"/webhooks?{query}")
+        assert {id for id in (on, off, olgas) if f"webhook-{id}" in page} == wanted, query
+        asked = query.replace("status=on", "active=true").replace("status=off", "active=false")
+        found = (await olga.client.get(f"/api/webhooks?{asked}")).json()["data"]
+        assert {webhook["id"] for webhook in found} == wanted, query
+    assert "No webhook matches." in shown(await olga.get("/webhooks?q=nonesuch"))
+    assert olgas not in await ada.get("/webhooks?owner=olga")
+
+
 async def test_everything_includes_the_other_boxes(core: Core, enter: Enter) -> None:
     olga = await enter("ops", "olga")
     await olga.post("/webhooks", url="https://example.com/", types=["*", "job.failed"], other="x", all_owners="on")

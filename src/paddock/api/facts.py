@@ -212,8 +212,18 @@ async def _deliver(
     return ids
 
 
-async def webhooks_page(db: Database, scope: str | None, before: UUID | None, limit: int) -> list[dict[str, Any]]:
-    return [dict(row) for row in await db.fetch(SQL["webhooks_page"], scope, before, limit)]
+async def webhooks_page(
+    db: Database,
+    scope: str | None,
+    before: UUID | None,
+    limit: int,
+    *,
+    owner: str | None = None,
+    active: bool | None = None,
+    text: str | None = None,
+) -> list[dict[str, Any]]:
+    """`text` is a part of the address or of an event type."""
+    return [dict(row) for row in await db.fetch(SQL["webhooks_page"], scope, before, limit, owner, active, text)]
 
 
 async def webhook(db: Database, caller: Caller, id: UUID) -> dict[str, Any] | None:

@@ -77,9 +77,7 @@ async def _without_others_jobs(plane: ControlPlane, caller: Caller, found: list[
 
 
 async def _schedules(plane: ControlPlane, caller: Caller, sought: Sought) -> list[Found]:
-    if not caller.operator:
-        return []
-    every = await schedules.page(plane.core.db, limit=1_000)
+    every = await schedules.page(plane.core.db, limit=1_000, owner=caller.scope, include_internal=caller.operator)
     return [
         Found("schedule", one.name, one.name, f"/schedules/{one.name}", one.kind, one.last_job_id)
         for one in every

@@ -208,14 +208,23 @@ class Tokens:
             return None
         if row["touch_due"]:
             await self.db.execute(SQL["touch_token"], row["id"])
-        caller = _caller(row)
+        caller = caller_of(row)
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = (time.monotonic() + REMEMBERED_SECONDS, caller)
         return caller
 
 
-def _caller(row: asyncpg.Record) -> Caller:
+async def callers_of(db: Database, owner: str) -> list[Caller] | None:
+    """What the tokens of this owner that are good now say about them. None: they have none, and are no analyst either; an
+    operator's schedules go on when the token that made them has ended."""
+    rows = await db.fetch(SQL["tokens_of_owner"], owner)
+    good = [caller_of(row) for row in rows if row["good"]]
+    was_analyst = bool(rows) and rows[0]["role"] == "analyst"
+    return good if good or was_analyst else None
+
+
+def caller_of(row: asyncpg.Record) -> Caller:
     return Caller(
         token_id=row["id"],
         name=row["name"],

@@ -139,6 +139,7 @@ def sheet(schedule: Item) -> "RenderableType":
         [
             ("name", schedule["name"]),
             ("kind", schedule.get("kind")),
+            ("owner", schedule.get("owner")),
             ("runs", rhythm(schedule)),
             ("enabled", schedule.get("enabled")),
             ("next", ago(schedule.get("next_at")) if schedule.get("enabled", True) else "never: disabled"),
@@ -169,6 +170,7 @@ COLUMNS: Sequence[Column] = (
     field("kind"),
     Column("runs", rhythm),
     field("enabled"),
+    field("owner"),
     Column("next", lambda schedule: ago(schedule.get("next_at")) if schedule.get("enabled", True) else "-"),
     Column("last", lambda schedule: ago(schedule.get("last_at"))),
     Column("outcome", outcome, wide=True),

@@ -15,9 +15,28 @@ app = App(name="webhooks", help="Who receives events.")
 
 
 @app.command(name="list")
-def list_webhooks(*, output: Output = "table", connect: Connect = HERE) -> int:
-    """List the subscriptions."""
-    show(open_server(connect).pages("/api/webhooks", None), COLUMNS, output, none="No webhooks.")
+def list_webhooks(
+    *,
+    q: str | None = None,
+    active: bool | None = None,
+    owner: str | None = None,
+    output: Output = "table",
+    connect: Connect = HERE,
+) -> int:
+    """List the subscriptions.
+
+    Parameters
+    ----------
+    q:
+        A part of the address or of an event type.
+    active:
+        Only those that are on; with --no-active only those that are off.
+    owner:
+        Only theirs.
+    """
+    wanted = None if active is None else str(active).lower()
+    found = open_server(connect).pages("/api/webhooks", None, q=q, active=wanted, owner=owner)
+    show(found, COLUMNS, output, none="No webhooks.")
     return 0
 
 

@@ -56,6 +56,7 @@ class Config(BaseModel):
     max_connections: Count = 1000  # on each port that `serve` listens on
     drain_retry_after_seconds: Seconds = 30
     streams_per_token: Count = 20
+    max_schedules_per_owner: Count = 20  # of an analyst; operators may have as many as they like
     scaled_kinds: Words = ()  # for which a scaler brings workers: none live is no fault until a job waited for 2 min
     tokens_dir: Path | None = None  # None: tokens are made by people, `paddock tokens create`
     webhook_allow_private: bool = False

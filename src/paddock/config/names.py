@@ -36,6 +36,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "max_connections",
         "drain_retry_after_seconds",
         "streams_per_token",
+        "max_schedules_per_owner",
         "scaled_kinds",
         "tokens_dir",
         "webhook_allow_private",

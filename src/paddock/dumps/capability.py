@@ -30,6 +30,7 @@ DUMPS = Capability(
     naming_kinds="dump:",
     may_see_kind="paddock.dumps.databases:may_see_kind",
     finder="paddock.dumps.search:find",
+    schedulable={"dump": "paddock.dumps.pages.scheduling:of_dump"},
     places={"dump": f"/dumps/{BY_NAME}"},
     made_for="paddock.dumps.pages.purposes:made_for",
     audit={

@@ -224,10 +224,19 @@ async def get(db: Database, id: str) -> Dump | None:
 
 
 async def page(
-    db: Database, databases: Sequence[str] | None, *, before: str | None = None, limit: int = 100
+    db: Database,
+    databases: Sequence[str] | None,
+    *,
+    status: str | None = None,
+    owner: str | None = None,
+    text: str | None = None,
+    before: str | None = None,
+    limit: int = 100,
 ) -> list[Dump]:
-    """Newest first; of some databases, or of all."""
-    rows = await db.fetch(SQL["dumps_page"], before or LAST_ID, limit, None if databases is None else list(databases))
+    """Newest first; of some databases, or of all. `text` is a part of a name: of a database, a table, a file, a schedule; or
+    of an error."""
+    wanted = None if databases is None else list(databases)
+    rows = await db.fetch(SQL["dumps_page"], before or LAST_ID, limit, wanted, status, owner, text)
     return [_dump(row) for row in rows]
 
 

@@ -4,7 +4,7 @@ Answers are {"result": ...}, errors {"error": "..."} (`paddock.api.errors`), tim
 key is always there. Who may not have a database sees neither it nor its dumps; that is asked at every request again.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Path, Query
@@ -205,12 +205,32 @@ async def list_dumps(
     plane: ThePlane,
     caller: Asking,
     database: Annotated[str | None, Query(max_length=100)] = None,
+    status: Annotated[
+        Literal["pending", "completed", "failed", "cancelled"] | None, Query(description="`pending`: under way.")
+    ] = None,
+    owner: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
+    q: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=500,
+            description="A part of a name: database, table, file, schedule; or of an error.",
+        ),
+    ] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
     v: Version = 1,
 ) -> Response:
     before: str | None = None if cursor is None else read_cursor(cursor, str)
-    found = await dumps.page(plane.core.db, visible_databases(plane, caller, database), before=before, limit=limit)
+    found = await dumps.page(
+        plane.core.db,
+        visible_databases(plane, caller, database),
+        status=status,
+        owner=owner,
+        text=None if q is None else q.replace("\0", ""),
+        before=before,
+        limit=limit,
+    )
     following = cursor_after(found, limit)
     return _answer([dump_json(dump, plane.config, v) for dump in found], nextCursor=following)
 

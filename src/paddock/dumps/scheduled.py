@@ -11,9 +11,12 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from paddock.api.services.rights import check_owner_named, check_run
+from paddock.api.tokens import Caller
 from paddock.config import Config
 from paddock.dumps import dumps
 from paddock.dumps.database_settings import databases_from
+from paddock.dumps.databases import databases_of
 from paddock.dumps.looking import refuse_unknown_tables
 from paddock.dumps.model import DumpOptions
 from paddock.dumps.request import NO_STORE, new_dump, problems, refused, which
@@ -46,6 +49,11 @@ class ScheduledDump(BaseModel):
     owner: str | None = Field(default=None, min_length=1, max_length=200, description="Whose dump it is.")
 
 
+async def allowed(_core: Core, config: Config, caller: Caller, payload: ScheduledDump) -> None:
+    check_owner_named(caller, payload.owner)
+    which(config, payload.database, databases_of(config, caller))
+
+
 async def check(core: Core, config: Config, payload: ScheduledDump, owner: str) -> None:
     """Before a schedule is made: the database, its tables and a format that it has."""
     if not config.has_store:
@@ -58,6 +66,7 @@ async def check(core: Core, config: Config, payload: ScheduledDump, owner: str) 
 
 
 async def run(turn: Turn[ScheduledDump], core: Core, config: Config) -> Outcome:
+    await check_run(core, config, SCHEDULED, turn)
     asked = turn.payload
     known = databases_from(config)
     schedule = await _schedule(core, turn.id)
@@ -107,6 +116,7 @@ SCHEDULED = Kind(
     handler=run,
     submit=frozenset({"ops", "admin"}),
     about="database",
+    allowed=allowed,
     check=check,
     orders="dump",
     internal=True,

@@ -73,6 +73,10 @@ EXPORTS = Capability(
     kept_drafts="paddock.exports.leftovers:kept_drafts",
     closed_wholes="paddock.exports.explicit:closed_wholes",
     finder="paddock.exports.search:find",
+    schedulable={
+        "export": "paddock.exports.pages.scheduling:of_export",
+        "snapshot": "paddock.exports.pages.scheduling:of_snapshot",
+    },
     places={
         "export": "/exports/{}",
         "mapping": "/mappings/{}",

@@ -117,11 +117,11 @@ def worker_kinds(_config: Config) -> Sequence[Kind]:
 
 
 def internal_kinds(config: Config) -> Sequence[Kind]:
-    from paddock.exports import removing
+    from paddock.exports import removing, scheduled_snapshot
     from paddock.exports.scheduled import SCHEDULED
 
     check_settings(config)
-    return (SCHEDULED, *removing.KINDS)
+    return (SCHEDULED, scheduled_snapshot.SCHEDULED, *removing.KINDS)
 
 
 def check_settings(config: Config) -> None:

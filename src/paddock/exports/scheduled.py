@@ -9,6 +9,8 @@ from datetime import timedelta
 
 from pydantic import Field
 
+from paddock.api.services.rights import check_run
+from paddock.api.tokens import Caller
 from paddock.config import Config
 from paddock.db.pool import statements
 from paddock.engines.registry import settings_from
@@ -42,6 +44,10 @@ def uses(payload: ScheduledExport) -> Sequence[tuple[str, str]]:
     if payload.role is not None:
         found.append(("engine role", payload.role))
     return found
+
+
+async def allowed(_core: Core, _config: Config, _caller: Caller, _payload: ScheduledExport) -> None:
+    """An analyst's too: all that an export needs to be allowed is in `uses`."""
 
 
 async def check(core: Core, config: Config, payload: ScheduledExport, owner: str) -> None:
@@ -101,6 +107,7 @@ def _invalid(
 
 
 async def run(turn: Turn[ScheduledExport], core: Core, config: Config) -> Outcome:
+    await check_run(core, config, SCHEDULED, turn)
     request = turn.payload
     known = settings_from(config)
     try:
@@ -133,6 +140,7 @@ SCHEDULED = Kind(
     submit=frozenset({"ops", "admin"}),
     uses=uses,
     about=lambda payload: payload.table or payload.sql or payload.name,
+    allowed=allowed,
     check=check,
     orders="export",
     internal=True,

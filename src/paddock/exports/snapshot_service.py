@@ -9,6 +9,7 @@ from paddock.api.errors import not_found
 from paddock.api.ids import path_id
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
+from paddock.config import Config
 from paddock.engines.settings import EngineSettings
 from paddock.exports import snapshot_states, snapshots
 from paddock.exports.explicit import check_explicit
@@ -20,6 +21,7 @@ from paddock.exports.request import limits, usual_mode
 from paddock.exports.service import allowed_engine
 from paddock.exports.snapshot_states import Snapshot
 from paddock.exports.snapshots import NewSnapshot
+from paddock.jobs.core import Core
 from paddock.jobs.enqueueing import IdempotencyKey
 from paddock.jobs.model import JsonObject
 
@@ -64,17 +66,18 @@ async def prepare_needed_snapshot(
         name=(body.name or "").strip(),
         description=body.description,
         ttl=ttl_of(body.ttl),
-        request=await _request(plane, body, settings),
+        request=await request_of(plane.core, plane.config, body, settings),
         traceparent=tracing.inject(),
     )
 
 
-async def _request(plane: ControlPlane, body: SnapshotBody, settings: EngineSettings) -> JsonObject:
+async def request_of(core: Core, config: Config, body: SnapshotBody, settings: EngineSettings) -> JsonObject:
+    """What every job of it is told besides its definition."""
     wanted: JsonObject = {
         "catalog": body.catalog,
         "schema_name": body.schema_name,
-        "mode": body.mode or usual_mode(plane.config, settings),
-        "max_duration_seconds": (await limits(plane.core.db)).max_duration_seconds,
+        "mode": body.mode or usual_mode(config, settings),
+        "max_duration_seconds": (await limits(core.db)).max_duration_seconds,
     }
     return {name: value for name, value in wanted.items() if value is not None}
 

@@ -82,6 +82,10 @@ async def get(db: Database, id: UUID) -> Snapshot | None:
     return None if row is None else snapshot_of(row)
 
 
+async def some(db: Database, ids: Sequence[UUID]) -> list[Snapshot]:
+    return [snapshot_of(row) for row in await db.fetch(SQL["some_snapshots"], list(ids))]
+
+
 async def page(
     db: Database,
     owner: str | None,

@@ -36,6 +36,7 @@ INGEST = Capability(
     naming_labels=("source",),
     checks={"ingest sources": "paddock.ingest.examining:sources"},
     finder="paddock.ingest.search:find",
+    schedulable={"source": "paddock.ingest.pages.scheduling:of_source"},
     places={"ingest": "/ingest/runs/{}", "run": "/ingest/runs/{}", "source": f"/ingest/{BY_NAME}"},
     around="paddock.ingest.around:around",
     made_for="paddock.ingest.pages.purposes:made_for",

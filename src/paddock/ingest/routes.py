@@ -219,6 +219,10 @@ async def list_runs(
     caller: Asking,
     source: Annotated[str | None, Query(max_length=100)] = None,
     status: Annotated[list[str] | None, Query(max_length=20, description="One or several.")] = None,
+    owner: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
+    q: Annotated[
+        str | None, Query(min_length=1, max_length=500, description="A part of the source's name or of the error.")
+    ] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -226,6 +230,8 @@ async def list_runs(
         plane.core.db,
         sources_seen(plane, caller, source),
         statuses=_statuses(status, RUN_STATUSES),
+        owner=owner,
+        text=None if q is None else q.replace("\0", ""),
         before=read_place(cursor),
         limit=limit,
     )

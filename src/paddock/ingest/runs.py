@@ -218,14 +218,15 @@ async def page(
     sources: Sequence[str],
     *,
     statuses: Sequence[str] | None = None,
+    owner: str | None = None,
+    text: str | None = None,
     before: UUID | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Newest first, of these sources."""
+    """Newest first, of these sources. `text` is a part of a source's name or of an error."""
     wanted = None if statuses is None else list(statuses)
-    return [
-        run_of(row) for row in await db.fetch(SQL["runs_page"], before or GREATEST_ID, limit, list(sources), wanted)
-    ]
+    asked = (before or GREATEST_ID, limit, list(sources), wanted, owner, text)
+    return [run_of(row) for row in await db.fetch(SQL["runs_page"], *asked)]
 
 
 async def last(db: Database, source: str) -> Run | None:
@@ -288,9 +289,9 @@ async def rows_by_day(db: Database, source: str, days: int) -> list[JsonObject]:
     return [dict(row) for row in await db.fetch(SQL["rows_by_day"], source, days)]
 
 
-async def schedules(db: Database, source: str) -> list[JsonObject]:
-    """Those that start runs of it."""
-    return [dict(row) for row in await db.fetch(SQL["source_schedules"], source)]
+async def schedules(db: Database, source: str, owner: str | None) -> list[JsonObject]:
+    """Those that start runs of it, of this owner or of all."""
+    return [dict(row) for row in await db.fetch(SQL["source_schedules"], source, owner)]
 
 
 async def totals(db: Database, source: str) -> JsonObject:

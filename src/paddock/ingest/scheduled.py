@@ -11,10 +11,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from paddock.api.services.rights import check_owner_named, check_run
+from paddock.api.tokens import Caller
 from paddock.config import Config
 from paddock.db.pool import Database
 from paddock.ingest import runs
 from paddock.ingest.request import new_run, no_source
+from paddock.ingest.service import may_use
 from paddock.ingest.source_settings import sources_from
 from paddock.jobs.core import Core
 from paddock.jobs.enqueueing import IdempotencyKey
@@ -33,15 +36,27 @@ class ScheduledIngest(BaseModel):
     owner: str | None = Field(default=None, min_length=1, max_length=200, description="Whose run it is.")
 
 
+async def allowed(_core: Core, config: Config, caller: Caller, payload: ScheduledIngest) -> None:
+    check_owner_named(caller, payload.owner)
+    source = sources_from(config).get(payload.source)
+    if source is None or not may_use(caller, source):
+        raise _no_source(payload.source)
+
+
 async def check(core: Core, config: Config, payload: ScheduledIngest, owner: str) -> None:
     """Before a schedule is made: the source is there."""
     if payload.source not in sources_from(config):
-        problem = no_source(payload.source)
-        problem.details["fields"] = [{"field": "payload.source", "message": problem.message}]
-        raise problem
+        raise _no_source(payload.source)
+
+
+def _no_source(name: str) -> Refused:
+    problem = no_source(name)
+    problem.details["fields"] = [{"field": "payload.source", "message": problem.message}]
+    return problem
 
 
 async def run(turn: Turn[ScheduledIngest], core: Core, config: Config) -> Outcome:
+    await check_run(core, config, SCHEDULED, turn)
     asked = turn.payload
     try:
         new = new_run(config, asked.source, owner=asked.owner or turn.owner, limit=asked.limit)
@@ -79,6 +94,7 @@ SCHEDULED = Kind(
     handler=run,
     submit=frozenset({"ops", "admin"}),
     about="source",
+    allowed=allowed,
     check=check,
     orders="run",
     outcomes=outcomes,

@@ -121,6 +121,10 @@ class Kind:
     # Run by the control plane before a schedule of it is made or changed: `check(core, config, payload, owner)` raises
     # `Refused` for what no run could do. It may ask a worker, and so take some seconds.
     check: Hook | None = None
+    # Whether somebody may have this payload run, asked of what their token says: `allowed(core, config, caller, payload)` raises
+    # what a request for the same would be refused with. A kind that has it may be scheduled by analysts too; its handler asks
+    # again at each run, by `paddock.api.services.rights`.
+    allowed: Hook | None = None
     # What a job of it only orders, like "export". Its result then names the job that does the work under "job", and the
     # thing itself under this name; a schedule shows what became of that.
     orders: str | None = None

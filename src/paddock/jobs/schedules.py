@@ -76,9 +76,15 @@ async def check(core: "Core", new: NewSchedule) -> None:
     refuse(problems)
 
 
-async def create(core: "Core", new: NewSchedule, *, actor: str) -> Schedule:
+async def create(core: "Core", new: NewSchedule, *, actor: str, most: int | None = None) -> Schedule:
+    """Refused where its owner has `most` schedules already; None: they may have as many as they like."""
     payload = _checked(core, new)
     async with core.db.transaction() as tx:
+        if most is not None:
+            # One at a time for each owner: two that counted at once would both find room.
+            await tx.execute(SQL["lock_owner"], new.owner)
+            if await tx.fetchval(SQL["count_of_owner"], new.owner) >= most:
+                raise _too_many(most)
         first = checked(every=new.every, cron=new.cron, timezone=new.timezone, now=await tx.fetchval(SQL["clock"]))
         row = await tx.fetchrow(
             SQL["insert_schedule"],
@@ -86,18 +92,34 @@ async def create(core: "Core", new: NewSchedule, *, actor: str) -> Schedule:
             *(new.enabled, first),
         )
         if row is None:
-            raise Refused("schedule_exists", f"There is a schedule '{new.name}' already.", hint="Change it instead.")
+            raise Refused(
+                "schedule_exists",
+                f"There is a schedule '{new.name}' already.",
+                hint="Change it instead if it is yours, or choose another name.",
+            )
         await audit(tx, actor, "schedule.create", f"schedule:{new.name}", details={"kind": new.kind})
     return _schedule(row)
 
 
-async def update(core: "Core", name: str, changes: Mapping[str, Any], *, actor: str) -> Schedule:
-    """Changes the named fields. Its next time moves only when its times do, or when it is switched on again."""
+def _too_many(most: int) -> Refused:
+    return Refused(
+        "too_many_schedules",
+        f"You have {most:,} schedules, as many as one person may have here.",
+        hint="Delete one, or ask an operator to raise PADDOCK_MAX_SCHEDULES_PER_OWNER.",
+    )
+
+
+async def update(
+    core: "Core", name: str, changes: Mapping[str, Any], *, actor: str, scope: str | None = None
+) -> Schedule:
+    """Changes the named fields. Its next time moves only when its times do, or when it is switched on again.
+
+    `scope`, here and below: whoever asks knows of no schedules but this owner's. None: of all."""
     for key in changes:
         if key not in CHANGEABLE:
             raise invalid(key, f"`{key}` of a schedule cannot be changed.")
     async with core.db.transaction() as tx:
-        old = await _existing(tx, name, SQL["schedule_for_update"])
+        old = await _existing(tx, name, SQL["schedule_for_update"], scope)
         if old.internal and set(changes) - {"enabled"}:
             raise Refused("schedule_internal", f"'{name}' belongs to Paddock; it can only be switched off and on.")
         new = replace(old, **changes)
@@ -115,10 +137,10 @@ async def update(core: "Core", name: str, changes: Mapping[str, Any], *, actor: 
     return _schedule(row)
 
 
-async def delete(core: "Core", name: str, *, actor: str) -> None:
+async def delete(core: "Core", name: str, *, actor: str, scope: str | None = None) -> None:
     """Jobs it made stay as they are."""
     async with core.db.transaction() as tx:
-        if (await _existing(tx, name)).internal:
+        if (await _existing(tx, name, SQL["schedule_for_update"], scope)).internal:
             raise Refused(
                 "schedule_internal", f"'{name}' belongs to Paddock and cannot be deleted; switch it off instead."
             )
@@ -126,9 +148,14 @@ async def delete(core: "Core", name: str, *, actor: str) -> None:
         await audit(tx, actor, "schedule.delete", f"schedule:{name}")
 
 
-async def get(db: Database, name: str) -> Schedule | None:
+async def get(db: Database, name: str, scope: str | None = None) -> Schedule | None:
     row = await db.fetchrow(SQL["schedule"], name) if NAME.match(name) else None
-    return None if row is None else _schedule(row)
+    found = None if row is None else _schedule(row)
+    return found if found is not None and _within(found, scope) else None
+
+
+def _within(schedule: Schedule, scope: str | None) -> bool:
+    return scope is None or (schedule.owner == scope and not schedule.internal)
 
 
 async def page(
@@ -147,6 +174,7 @@ async def run(
     payload: JsonObject | None = None,
     reason: str | None = None,
     idempotency: IdempotencyKey | None = None,
+    scope: str | None = None,
 ) -> Job:
     """Makes a job of it now, beside whatever runs; its own times stay as they are. `payload` takes the place of the
     schedule's, `reason` is for the audit log."""
@@ -156,7 +184,7 @@ async def run(
         before = await enqueueing.earlier(tx, idempotency)
         if before is not None:
             return before[0]
-        _refuse_triggered(core, await _existing(tx, name))
+        _refuse_triggered(core, await _existing(tx, name, scope=scope))
         job = await run_within(core, tx, name, actor=actor, payload=payload, reason=reason)
         await enqueueing.remember(tx, idempotency, [job])
         return job
@@ -324,9 +352,11 @@ def _payload_problems(kind: Kind, payload: JsonObject) -> Iterator[Refused]:
         yield invalid("payload", str(problem))
 
 
-async def _existing(tx: Transaction, name: str, statement: Statement = SQL["schedule"]) -> Schedule:
+async def _existing(
+    tx: Transaction, name: str, statement: Statement = SQL["schedule"], scope: str | None = None
+) -> Schedule:
     row = await tx.fetchrow(statement, name) if NAME.match(name) else None
-    if row is None:
+    if row is None or not _within(_schedule(row), scope):
         raise Refused("not_found", "There is no such schedule.", status=404)
     return _schedule(row)
 

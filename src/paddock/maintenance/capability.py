@@ -32,6 +32,7 @@ MAINTENANCE = Capability(
     naming_kinds=("maintenance:", "tables:"),
     made_for="paddock.maintenance.pages.purposes:made_for",
     finder="paddock.maintenance.search:find",
+    schedulable={"table": "paddock.maintenance.pages.scheduling:of_table"},
     places={"table": f"/tables/{BY_NAME}"},
     naming_labels=("catalog",),
     may_see_kind="paddock.maintenance.access:may_see_kind",

@@ -48,9 +48,9 @@ def out_of_reach(config: Config) -> set[str]:
 
 
 def internal_kinds(_config: Config) -> Sequence[Kind]:
-    from paddock.maintenance import passes
+    from paddock.maintenance import passes, scheduled
 
-    return passes.KINDS
+    return (*passes.KINDS, scheduled.SCHEDULED)
 
 
 def _maintenance(name: str, fail_on_shutdown: bool) -> Kind:

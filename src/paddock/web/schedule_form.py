@@ -1,5 +1,6 @@
 """The form of a schedule: what it shows, what was written into it, and what is wrong with that, field by field."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,19 +14,54 @@ from paddock.jobs.schedules import NewSchedule, Schedule
 from paddock.log import masked
 from paddock.web.form_problems import named_fields
 from paddock.web.frame import clean
+from paddock.web.planning import Planned
 from paddock.web.words import pretty
 
-FIELDS = ("name", "kind", "timing", "every", "cron", "timezone", "payload", "priority", "tags", "enabled")
+FIELDS = (
+    "name",
+    "kind",
+    "timing",
+    "on",
+    "at",
+    "every",
+    "cron",
+    "timezone",
+    "payload",
+    "priority",
+    "tags",
+    "enabled",
+    "of",
+)
+# The days of a schedule in plain words, by what cron has in their place: day of the month, and weekday.
+DAYS: Mapping[str, str] = {
+    "* *": "Every day",
+    "* 1-5": "Monday to Friday",
+    "* 1": "Every Monday",
+    "* 2": "Every Tuesday",
+    "* 3": "Every Wednesday",
+    "* 4": "Every Thursday",
+    "* 5": "Every Friday",
+    "* 6": "Every Saturday",
+    "* 0": "Every Sunday",
+    "1 *": "The first of every month",
+}
+USUAL_DAYS = ("* *", "02:30")
+TIME_OF_DAY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])\Z")
+# What `_cron_of_days` writes.
+CRON_OF_DAYS = re.compile(r"([0-9]|[1-5][0-9]) ([0-9]|1[0-9]|2[0-3]) (\*|1) \* (\*|1-5|[0-6])\Z")
 SHORT_UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Texts as a person wrote them. `timing` is which of the two counts: `every` or `cron`."""
+    """Texts as a person wrote them. `timing` is which of the three counts: `days` with its `on` and `at`, `every` or `cron`.
+    `of` is what the form was opened for, like "export:019a…"."""
 
     name: str = ""
     kind: str = ""
     timing: str = "cron"
+    on: str = USUAL_DAYS[0]
+    at: str = USUAL_DAYS[1]
     every: str = ""
     cron: str = ""
     timezone: str = "UTC"
@@ -33,6 +69,7 @@ class Form:
     priority: str = str(NORMAL)
     tags: str = ""
     enabled: str = "on"
+    of: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def refused(self, error: ApiError | Refused) -> "Form":
@@ -50,6 +87,8 @@ class Form:
             problems = {"name": error.message}
         if isinstance(error, ApiError) and error.code in ("kind_internal", "kind_not_allowed"):
             problems = {"kind": error.message}
+        if isinstance(error, ApiError) and error.code == "owner_not_allowed":
+            problems = {"payload": error.message}
         if not problems:
             raise error
         return replace(self, problems=problems)
@@ -61,11 +100,20 @@ def filled(values: Mapping[str, Any]) -> Form:
     return Form(**{**texts, "timezone": texts["timezone"] or "UTC"})
 
 
+def form_for(planned: Planned, of: str) -> Form:
+    """For what somebody wants to have scheduled."""
+    return Form(name=planned.name, kind=planned.kind, timing="days", payload=pretty(planned.payload), of=of)
+
+
 def form_of(schedule: Schedule) -> Form:
+    days = _days_of_cron(schedule.cron)
+    on, at = days or USUAL_DAYS
     return Form(
         name=schedule.name,
         kind=schedule.kind,
-        timing="cron" if schedule.cron is not None else "every",
+        timing="days" if days is not None else "cron" if schedule.cron is not None else "every",
+        on=on,
+        at=at,
         every=short_duration(schedule.every),
         cron=schedule.cron or "",
         timezone=schedule.timezone,
@@ -84,14 +132,15 @@ def values_of(form: Form) -> dict[str, Any]:
         try:
             return parse()
         except ApiError as error:
-            messages = [message for _, message in named_fields(error)] or [error.message]
-            wrong.append({"field": name, "message": messages[0]})
+            [(place, message), *_] = named_fields(error) or [(name, error.message)]
+            wrong.append({"field": place if place in FIELDS else name, "message": message})
             return None
 
+    every, cron = read("every", lambda: timing_of(form)) or (None, None)
     values = {
         "kind": form.kind,
-        "every": read("every", lambda: timing_of(form)[0]),
-        "cron": read("cron", lambda: timing_of(form)[1]) if form.timing == "cron" else None,
+        "every": every,
+        "cron": cron,
         "timezone": form.timezone,
         "payload": read("payload", lambda: _payload(form.payload)),
         "priority": read("priority", lambda: _priority(form.priority)),
@@ -106,6 +155,8 @@ def values_of(form: Form) -> dict[str, Any]:
 
 
 def timing_of(form: Form) -> tuple[timedelta | None, str | None]:
+    if form.timing == "days":
+        return None, _cron_of_days(form)
     if form.timing == "cron":
         if not form.cron:
             raise invalid_field("cron", "Write when it runs, like 30 2 * * 1-5: at 2:30 from Monday to Friday.")
@@ -113,6 +164,24 @@ def timing_of(form: Form) -> tuple[timedelta | None, str | None]:
     if not form.every:
         raise invalid_field("every", "Write how often it runs, like 15m, 1h or 7d.")
     return durations.parse(form.every, "every"), None
+
+
+def _cron_of_days(form: Form) -> str:
+    if form.on not in DAYS:
+        raise invalid_field("on", "Choose the days on which it runs.")
+    time = TIME_OF_DAY.match(form.at)
+    if time is None:
+        raise invalid_field("at", "Write the time of day, like 02:30.")
+    day, weekday = form.on.split()
+    return f"{int(time[2])} {int(time[1])} {day} * {weekday}"
+
+
+def _days_of_cron(cron: str | None) -> tuple[str, str] | None:
+    """The days and the time, as the form writes it; None: it says more than that."""
+    found = CRON_OF_DAYS.match(cron or "")
+    if found is None or (on := f"{found[3]} {found[4]}") not in DAYS:
+        return None
+    return on, f"{int(found[2]):02}:{int(found[1]):02}"
 
 
 def changes_to(old: Schedule, values: Mapping[str, Any]) -> dict[str, Any]:

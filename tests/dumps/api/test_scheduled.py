@@ -163,8 +163,5 @@ async def test_drain_mode_is_waited_out(grace: httpx2.AsyncClient, core: Core, c
     assert (job.status, job.error_code) == ("pending", "draining")
 
 
-async def test_an_analyst_makes_none(ada: httpx2.AsyncClient, grace: httpx2.AsyncClient) -> None:
-    assert (await made(ada, PAYLOAD)).status_code == 403
-    submitted = await ada.post("/api/jobs", json={"kind": "scheduled_dump", "payload": PAYLOAD})
-    assert (submitted.status_code, submitted.json()["error"]["code"]) == (403, "kind_not_allowed")
+async def test_a_schedule_that_keeps_nothing_is_refused(grace: httpx2.AsyncClient) -> None:
     assert (await made(grace, {"keepLast": 0})).status_code == 422

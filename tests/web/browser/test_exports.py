@@ -119,6 +119,26 @@ async def test_an_analyst_previews_a_query_exports_it_and_downloads_its_file(
     await expect(page.locator(f"#export-{export}")).to_have_count(0)
 
 
+async def test_an_analyst_schedules_an_export_from_its_page(person: Person, ada: Client) -> None:
+    body = {"name": "Nightly people", "engine": "local", "sql": "SELECT id FROM 'people.csv'"}
+    export = ada.request("POST", "/api/exports", body=body)["data"]["id"]
+    page = await person("analyst")
+    await page.goto(f"/exports/{export}")
+    await page.get_by_role("link", name="Schedule…").click()
+    await expect(page.get_by_label("Name")).to_have_value("nightly-people")
+    await expect(page.locator("main")).to_contain_text("SELECT id FROM 'people.csv'")
+    await page.get_by_label("Days", exact=True).select_option("Monday to Friday")
+    await page.get_by_label("At", exact=True).fill("06:15")
+    await expect(page.locator("#foreseen li").first).to_contain_text("06:15 UTC")
+    await axe(page)
+    await page.get_by_role("button", name="Create schedule").click()
+    await said(page, "nightly-people was created.")
+    assert ada.request("GET", "/api/schedules/nightly-people")["data"]["cron"] == "15 6 * * 1-5"
+    await page.get_by_role("button", name="Delete").click()
+    await agree(page, "Delete")
+    await said(page, "nightly-people was deleted")
+
+
 async def test_an_export_is_cancelled_and_tried_again_without_leaving_its_page(
     person: Person, place: Place, ada: Client
 ) -> None:

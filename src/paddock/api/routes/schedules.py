@@ -1,4 +1,4 @@
-"""Jobs that make themselves due."""
+"""Jobs that make themselves due: operators have all of them, analysts their own."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
-from paddock.api.access import OPERATORS
+from paddock.api.access import PEOPLE
 from paddock.api.auth import Asking
 from paddock.api.documenting import documented, documented_page
 from paddock.api.durations import iso, parse
@@ -25,7 +25,7 @@ from paddock.jobs.schedule_runs import Run, last_runs
 from paddock.jobs.schedules import NewSchedule, Schedule
 from paddock.log import masked
 
-router = guarded_router("schedules", OPERATORS)
+router = guarded_router("schedules", PEOPLE)
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -102,7 +102,9 @@ async def list_schedules(
     plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Response:
     after = None if cursor is None else read_cursor(cursor, str)
-    found = await schedules.page(plane.core.db, after=after, limit=limit)
+    found = await schedules.page(
+        plane.core.db, after=after, limit=limit, owner=caller.scope, include_internal=caller.operator
+    )
     following = write_cursor(found[-1].name) if len(found) == limit else None
     runs = await last_runs(plane.core.db, plane.core.kinds, [schedule.name for schedule in found])
     return page([_schedule_json(schedule, runs[schedule.name]) for schedule in found], following)
@@ -126,7 +128,7 @@ async def create_schedule(body: ScheduleBody, plane: ThePlane, caller: Asking) -
 
 @router.get("/api/schedules/{name}", summary="One schedule", responses=documented(SCHEDULE_EXAMPLE))
 async def get_schedule(name: str, plane: ThePlane, caller: Asking) -> Response:
-    found = await schedules.get(plane.core.db, name)
+    found = await schedules.get(plane.core.db, name, caller.scope)
     if found is None:
         raise not_found("schedule")
     return answer(await _answered(plane, found))
@@ -134,7 +136,7 @@ async def get_schedule(name: str, plane: ThePlane, caller: Asking) -> Response:
 
 @router.patch("/api/schedules/{name}", summary="Change a schedule", responses=documented(SCHEDULE_EXAMPLE))
 async def change_schedule(name: str, body: ScheduleChanges, plane: ThePlane, caller: Asking) -> Response:
-    before = await schedules.get(plane.core.db, name)
+    before = await schedules.get(plane.core.db, name, caller.scope)
     if before is None:
         raise not_found("schedule")
     changes = body.model_dump(include=body.model_fields_set)
@@ -145,11 +147,11 @@ async def change_schedule(name: str, body: ScheduleChanges, plane: ThePlane, cal
 
 @router.delete("/api/schedules/{name}", summary="Delete a schedule", responses=documented(SCHEDULE_EXAMPLE))
 async def delete_schedule(name: str, plane: ThePlane, caller: Asking) -> Response:
-    found = await schedules.get(plane.core.db, name)
+    found = await schedules.get(plane.core.db, name, caller.scope)
     if found is None:
         raise not_found("schedule")
     shown = await _answered(plane, found)
-    await schedules.delete(plane.core, name, actor=caller.actor)
+    await schedules.delete(plane.core, name, actor=caller.actor, scope=caller.scope)
     return answer(shown)
 
 
@@ -164,7 +166,9 @@ async def run_schedule(
 ) -> Response:
     reason = None if body is None else body.reason
     idempotency = key_of(caller, f"POST /api/schedules/{name}/run", key, reason)
-    job = await schedules.run(plane.core, name, actor=caller.actor, reason=reason, idempotency=idempotency)
+    job = await schedules.run(
+        plane.core, name, actor=caller.actor, reason=reason, idempotency=idempotency, scope=caller.scope
+    )
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
 
 

@@ -43,9 +43,20 @@ TOLD_EXAMPLE = {
 
 @router.get("/api/webhooks", summary="Subscriptions", responses=documented_page(WEBHOOK_EXAMPLE))
 async def list_webhooks(
-    plane: ThePlane, caller: Asking, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    plane: ThePlane,
+    caller: Asking,
+    owner: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
+    active: Annotated[bool | None, Query(description="Only those that are on, or only those that are off.")] = None,
+    q: Annotated[
+        str | None, Query(min_length=1, max_length=500, description="A part of the address or of an event type.")
+    ] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
-    found = await facts.webhooks_page(plane.core.db, caller.scope, read_place(cursor), limit)
+    text = None if q is None else q.replace("\0", "")
+    found = await facts.webhooks_page(
+        plane.core.db, caller.scope, read_place(cursor), limit, owner=owner, active=active, text=text
+    )
     return page(found, next_cursor(found, limit))
 
 

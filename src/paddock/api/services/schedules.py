@@ -1,43 +1,99 @@
-"""Making and changing schedules, whoever asks: a route, a page or a command only translates."""
+"""Making and changing schedules, whoever asks: a route, a page or a command only translates.
+
+Operators have all schedules. Analysts have their own, of the kinds that are asked at each run what their owner may
+(`Kind.allowed`): at most once a minute, not above normal priority, and so many of them as the installation allows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
-from paddock.api.errors import ApiError
+from paddock.api.errors import ApiError, invalid_field
 from paddock.api.plane import ControlPlane
+from paddock.api.services.rights import check_caller
 from paddock.api.services.submitting import check_kind
 from paddock.api.tokens import Caller
 from paddock.jobs import schedules
 from paddock.jobs.errors import Refused
+from paddock.jobs.kinds import Kind
+from paddock.jobs.model import NORMAL
 from paddock.jobs.schedules import NewSchedule, Schedule
+
+SHORTEST_OF_ANALYSTS = timedelta(minutes=1)
 
 
 async def make(plane: ControlPlane, caller: Caller, new: NewSchedule) -> Schedule:
     """For the API and the dashboard alike."""
-    check_kind(plane, caller, new.kind, new.payload)
-    await schedules.check(plane.core, new)
-    await _check_payload(plane, new)
-    return await schedules.create(plane.core, new, actor=caller.actor)
+    await _check(plane, caller, new)
+    most = None if caller.operator else plane.config.max_schedules_per_owner
+    return await schedules.create(plane.core, new, actor=caller.actor, most=most)
 
 
 async def change(plane: ControlPlane, caller: Caller, before: Schedule, changes: Mapping[str, Any]) -> Schedule:
     if changes.keys() & {"kind", "payload"}:
         new = replace(before, **changes)
-        check_kind(plane, caller, new.kind, new.payload)
         check_owner(plane, caller, before, new.kind)
-        await schedules.check(plane.core, new)
-        await _check_payload(plane, new)
-    return await schedules.update(plane.core, before.name, changes, actor=caller.actor)
+        await _check(plane, caller, new)
+    else:
+        _check_pace(caller, replace(before, **changes))
+    return await schedules.update(plane.core, before.name, changes, actor=caller.actor, scope=caller.scope)
 
 
-async def _check_payload(plane: ControlPlane, new: NewSchedule) -> None:
-    """What only its kind can know: whether what the payload names is there."""
-    kind = plane.core.kinds[new.kind]
-    if kind.check is None:
+def schedulable(plane: ControlPlane, caller: Caller) -> list[str]:
+    """The kinds that they may schedule."""
+    return sorted(kind.name for kind in plane.core.kinds if _may_schedule(caller, kind))
+
+
+def _may_schedule(caller: Caller, kind: Kind) -> bool:
+    if not caller.operator:
+        return kind.allowed is not None
+    return kind.submit is not None and (caller.role in kind.submit or caller.role == "admin")
+
+
+async def _check(plane: ControlPlane, caller: Caller, new: NewSchedule) -> None:
+    _check_kind(plane, caller, new)
+    _check_pace(caller, new)
+    await schedules.check(plane.core, new)
+    await _check_payload(plane, caller, new)
+
+
+def _check_kind(plane: ControlPlane, caller: Caller, new: NewSchedule) -> None:
+    """To analysts all kinds but theirs look the same, whether there is one or not: some carry the name of a database."""
+    mine = schedulable(plane, caller)
+    if caller.operator:
+        check_kind(plane, caller, new.kind, new.payload)
+    elif new.kind not in mine:
+        raise ApiError(
+            403,
+            "kind_not_allowed",
+            f"A token of role '{caller.role}' may not schedule kind '{new.kind[:100]}'.",
+            hint=f"You may schedule {', '.join(mine)}.",
+        )
+
+
+def _check_pace(caller: Caller, new: NewSchedule) -> None:
+    if caller.operator:
         return
+    if new.priority < NORMAL:
+        raise ApiError(
+            403,
+            "priority_not_allowed",
+            "Priority above normal (1 and 2) needs the role ops.",
+            hint="Leave priority out, or use 3 or 4.",
+            details={"fields": [{"field": "priority", "message": "Choose 3 or 4: above normal needs the role ops."}]},
+        )
+    if new.every is not None and new.every < SHORTEST_OF_ANALYSTS:
+        raise invalid_field("every", "The interval must be at least a minute.")
+
+
+async def _check_payload(plane: ControlPlane, caller: Caller, new: NewSchedule) -> None:
+    """Whether they may have what the payload names, and then what only its kind can know: whether that is there."""
+    kind = plane.core.kinds[new.kind]
     try:
-        await kind.check(plane.core, plane.config, kind.payload.model_validate(new.payload), new.owner)
+        await check_caller(plane.core, plane.config, caller, kind, new.payload)
+        if kind.check is not None:
+            await kind.check(plane.core, plane.config, kind.payload.model_validate(new.payload), new.owner)
     except Refused as refused:
         fields = refused.details.get("fields") or [{"field": "payload", "message": refused.message}]
         status = 422 if refused.status in (400, 404) else refused.status

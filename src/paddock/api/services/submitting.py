@@ -10,6 +10,7 @@ from paddock.api.parts import check_part, no_parts_of
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import EVERYTHING, Caller, check_engine_role, includes, usable_names
 from paddock.capability import grants
+from paddock.config import Config
 from paddock.jobs import bulk
 from paddock.jobs.kinds import Kind
 from paddock.jobs.model import Job
@@ -29,10 +30,10 @@ def check_kind(plane: ControlPlane, caller: Caller, name: str, payload: Mapping[
             f"A token of role '{caller.role}' may not submit kind '{name}'.",
             details={"roles": sorted(kind.submit)},
         )
-    check_uses(plane, caller, kind, payload)
+    check_uses(plane.config, caller, kind, payload)
 
 
-def check_uses(plane: ControlPlane, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
+def check_uses(config: Config, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
     """What a payload names is checked like the same name in a route. A payload that is none is the core's to refuse."""
     if kind.uses is None:
         return
@@ -40,7 +41,7 @@ def check_uses(plane: ControlPlane, caller: Caller, kind: Kind, payload: Mapping
         uses = kind.uses(kind.payload.model_validate(payload))
     except ValidationError:
         return
-    names = usable_names(plane.config, caller)
+    names = usable_names(config, caller)
     granted = {grant.what: names[grant.name] for grant in grants()}
     for what, name in uses:
         if not includes(granted.get(what, ()), name):
@@ -60,7 +61,7 @@ def check_retry(plane: ControlPlane, caller: Caller, job: Job) -> None:
     check_engine_role(caller, job.role)
     kind = plane.core.kinds.get(job.kind)
     if kind is not None:
-        check_uses(plane, caller, kind, job.payload)
+        check_uses(plane.config, caller, kind, job.payload)
     if job.kind == bulk.BULK.name and not bulk.may_repeat(job, rights_of(plane, caller), caller.scope):
         raise ApiError(
             403,

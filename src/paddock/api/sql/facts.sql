@@ -73,6 +73,8 @@ SELECT DISTINCT kind FROM deliveries WHERE event_id = $1 AND kind IS NOT NULL AN
 -- name: webhooks_page (relaxed)
 SELECT id, owner, all_owners, url, types, active, created_at FROM webhooks
 WHERE ($1::text IS NULL OR owner = $1 AND NOT all_owners) AND ($2::uuid IS NULL OR id < $2)
+  AND ($4::text IS NULL OR owner = $4) AND ($5::bool IS NULL OR active = $5)
+  AND ($6::text IS NULL OR position(lower($6) IN lower(url || ' ' || array_to_string(types, ' '))) > 0)
 ORDER BY id DESC LIMIT $3;
 
 -- name: webhook (relaxed)

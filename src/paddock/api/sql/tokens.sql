@@ -22,6 +22,11 @@ WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > pad
 SELECT role, revoked_at, expires_at, coalesce(expires_at <= paddock_now(), false) AS expired
 FROM tokens WHERE secret_hash = $1;
 
+-- name: tokens_of_owner (durable)
+-- Of people, the newest first, with those that are no longer good: the newest of all says what its owner was last.
+SELECT *, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > paddock_now()) AS good
+FROM tokens WHERE owner = $1 AND role <> 'worker' ORDER BY created_at DESC, id DESC;
+
 -- name: touch_token (relaxed)
 -- Guarded again here: replicas that looked at the same moment write once.
 UPDATE tokens SET last_used_at = paddock_now()

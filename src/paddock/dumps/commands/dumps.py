@@ -29,18 +29,32 @@ app = App(name="dumps", help="The dumps there are.")
 
 @app.command(name="list")
 def list_dumps(
-    *, database: str | None = None, limit: int = 20, output: Output = "table", connect: Connect = HERE
+    *,
+    q: str | None = None,
+    status: str | None = None,
+    database: str | None = None,
+    owner: str | None = None,
+    limit: int = 20,
+    output: Output = "table",
+    connect: Connect = HERE,
 ) -> int:
     """List dumps, newest first.
 
     Parameters
     ----------
+    q:
+        A part of a name: of a database, a table, a file, a schedule; or of an error.
+    status:
+        Only those that are pending, completed, failed or cancelled.
     database:
         Only of this one.
+    owner:
+        Only theirs.
     limit:
         How many at most.
     """
-    show(_pages(open_server(connect), database, limit), COLUMNS, output, name="jobId", none="No dumps.")
+    found = _pages(open_server(connect), limit, q=q, status=status, database=database, owner=owner)
+    show(found, COLUMNS, output, name="jobId", none="No dumps.")
     return 0
 
 
@@ -147,10 +161,10 @@ def rm(dump: str, *, output: Output = "table", connect: Connect = HERE) -> int:
     return 0
 
 
-def _pages(server: Server, database: str | None, limit: int) -> Iterator[Item]:
+def _pages(server: Server, limit: int, **filters: str | None) -> Iterator[Item]:
     cursor, left = None, limit
     while left > 0:
-        asked = {"database": database, "limit": min(left, PAGE), "cursor": cursor, "v": 2}
+        asked = {**filters, "limit": min(left, PAGE), "cursor": cursor, "v": 2}
         answer = server.answer("GET", "/export/jobs", parameters=asked)
         yield from answer["result"][:left]
         left -= len(answer["result"])

@@ -33,10 +33,12 @@ from paddock.jobs.figures.overviews import KindSeen
 from paddock.jobs.model import Job, JobId
 from paddock.log import masked
 from paddock.web import job_actions
-from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.frame import back, clean, field, form, page, plane_of, render
 from paddock.web.standing import standing_of
 
 PAGE_LENGTH = 50
+FILTERS = ("q", "status", "database", "owner")
+STATUSES = (("pending", "under way"), "completed", "failed", "cancelled")
 MOST_TABLES = 200
 # Of the newest dumps of one database, for its last file and its last tables.
 MOST_LOOKED_AT = 20
@@ -65,10 +67,19 @@ class Listed:
 async def show(request: Request, caller: Caller) -> Response:
     plane = plane_of(request)
     cursor = request.query_params.get("cursor") or None
-    named = request.query_params.get("database") or None
+    asked = {name: clean(request.query_params.get(name) or "")[:500] or None for name in FILTERS}
+    named, narrowed = asked["database"], any(asked.values())
     before: str | None = None if cursor is None else read_cursor(cursor, str)
-    found = await dumps.page(plane.core.db, visible_databases(plane, caller, named), before=before, limit=PAGE_LENGTH)
-    databases = await _listed(plane, caller, found, short=cursor is not None or named is not None)
+    found = await dumps.page(
+        plane.core.db,
+        visible_databases(plane, caller, named),
+        status=asked["status"],
+        owner=asked["owner"],
+        text=asked["q"],
+        before=before,
+        limit=PAGE_LENGTH,
+    )
+    databases = await _listed(plane, caller, found, short=cursor is not None or narrowed)
     return await render(
         request,
         caller,
@@ -80,7 +91,9 @@ async def show(request: Request, caller: Caller) -> Response:
         summary=dump_words.summary(found),
         jobs=await _at_work(plane, [*found, *(one.last for one in databases if one.last)]),
         unheard=any(dump.live is not None and not caller.sees(dump.owner) for dump in found),
-        asked={"database": named},
+        asked=asked,
+        narrowed=narrowed,
+        statuses=STATUSES,
         cursor=cursor,
         next_cursor=cursor_after(found, PAGE_LENGTH),
     )

@@ -87,6 +87,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
     found = await _snapshot(request, caller)
     parts = await snapshot_states.parts(plane.core.db, found)
     mapping = await mappings.get(plane.core.db, found.mapping_id)
+    shown = mapping if mapping is not None and caller.sees(mapping.owner) else None
     return await render(
         request,
         caller,
@@ -97,9 +98,9 @@ async def show_one(request: Request, caller: Caller) -> Response:
         pieces=snapshot_words.bar(parts),
         done=sum(part.status == "completed" for part in parts),
         sentence=snapshot_words.sentence(found, parts),
-        mapping=mapping if mapping is not None and caller.sees(mapping.owner) else None,
+        mapping=shown,
         manifest=await snapshot_states.manifest(plane.core.db, found) if found.status == "ready" else None,
-        can=await _possible(request, caller, found),
+        can=await _possible(request, caller, found, shown),
     )
 
 
@@ -111,7 +112,7 @@ async def _faults(plane: ControlPlane, parts: Sequence[SnapshotPart]) -> dict[st
     return {name: fault for name, fault in told.items() if fault is not None}
 
 
-async def _possible(request: Request, caller: Caller, found: Snapshot) -> dict[str, bool]:
+async def _possible(request: Request, caller: Caller, found: Snapshot, mapping: Mapping | None) -> dict[str, bool]:
     """Only what would work: not every place lets people make snapshots, and what was granted may have been taken."""
     config = plane_of(request).config
     may = (
@@ -121,6 +122,7 @@ async def _possible(request: Request, caller: Caller, found: Snapshot) -> dict[s
     )
     drained = (await standing_of(request)).drained
     return {
+        "schedule": may and mapping is not None,
         "cancel": config.of(ExportSettings).explicit_snapshots and found.live,
         "retry": may and not drained and found.status in ("failed", "cancelled"),
         "delete": not found.live and found.status != "deleting",

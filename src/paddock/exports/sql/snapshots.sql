@@ -114,6 +114,9 @@ SELECT status, count(*) AS n FROM snapshot_states GROUP BY status;
 -- name: snapshot (relaxed)
 SELECT * FROM snapshot_states WHERE id = $1;
 
+-- name: some_snapshots (relaxed)
+SELECT * FROM snapshot_states WHERE id = ANY ($1::uuid[]);
+
 -- name: snapshots_page (relaxed)
 SELECT * FROM snapshot_states
 WHERE id < $1 AND ($3::uuid IS NULL OR mapping_id = $3) AND ($4::text[] IS NULL AND status <> 'deleting' OR status = ANY ($4))

@@ -83,8 +83,10 @@ def run(
 @app.command(name="runs")
 def list_runs(
     *,
+    q: str | None = None,
     source: str | None = None,
     status: str | None = None,
+    owner: str | None = None,
     limit: int = 20,
     output: Output = "table",
     connect: Connect = HERE,
@@ -93,14 +95,18 @@ def list_runs(
 
     Parameters
     ----------
+    q:
+        A part of the source's name or of the error.
     source:
         Only of this source.
     status:
         Only these: running, finishing, stopping, completed, failed, cancelled; several with commas.
+    owner:
+        Only theirs.
     limit:
         How many at most.
     """
-    found = open_server(connect).pages("/api/ingest/runs", limit, source=source, status=status)
+    found = open_server(connect).pages("/api/ingest/runs", limit, source=source, status=status, owner=owner, q=q)
     show(found, RUNS, output, none="No runs.")
     return 0
 

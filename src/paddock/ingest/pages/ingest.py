@@ -17,7 +17,7 @@ from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
 from paddock.ingest import downloading, runs
 from paddock.ingest.answering import file_json, run_json, source_json
-from paddock.ingest.model import BATCH_STATUSES, Run
+from paddock.ingest.model import BATCH_STATUSES, RUN_STATUSES, Run
 from paddock.ingest.service import RunBody, prepare_run, visible_batch, visible_run, visible_source, visible_sources
 from paddock.ingest.views import view_of
 from paddock.jobs.errors import Refused
@@ -52,7 +52,7 @@ async def show(request: Request, caller: Caller) -> Response:
         {
             **(one := await source_json(plane, name, source)),
             "session_text": orjson.dumps(one["committed_session"]).decode()[:SESSION_SHOWN],
-            "schedules": await runs.schedules(plane.core.db, name),
+            "schedules": await runs.schedules(plane.core.db, name, caller.scope),
         }
         for name, source in sorted(found.items())
     ]
@@ -76,7 +76,16 @@ async def _show_source(
     shown = await source_json(plane, name, visible_source(plane, caller, name))
     # Two lists on one page, each with a place of its own.
     places = {part: request.query_params.get(part) or None for part in ("runs", "files")}
-    listed = await runs.page(plane.core.db, [name], before=read_place(places["runs"]), limit=RUNS_SHOWN)
+    narrowed = {one: clean(request.query_params.get(one) or "")[:500] or None for one in ("q", "status", "owner")}
+    listed = await runs.page(
+        plane.core.db,
+        [name],
+        statuses=[narrowed["status"]] if narrowed["status"] in RUN_STATUSES else None,
+        owner=narrowed["owner"],
+        text=narrowed["q"],
+        before=read_place(places["runs"]),
+        limit=RUNS_SHOWN,
+    )
     files = await runs.newest_files(plane.core.db, name, before=read_place(places["files"]), limit=FILES_SHOWN)
     return await render(
         request,
@@ -89,9 +98,11 @@ async def _show_source(
         runs=[await run_json(plane, run) for run in listed],
         files=files,
         places=places,
+        narrowed=narrowed,
+        statuses=[status for status in RUN_STATUSES if status != "deleting"],
         older={"runs": cursor_after(listed, RUNS_SHOWN), "files": cursor_after(files, FILES_SHOWN)},
         days=(await runs.rows_by_day(plane.core.db, name, DAYS_SHOWN))[::-1],
-        schedules=await runs.schedules(plane.core.db, name),
+        schedules=await runs.schedules(plane.core.db, name, caller.scope),
         sql=await _sql(plane, name, shown["totals"]["files"]),
     )
 

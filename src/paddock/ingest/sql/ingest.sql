@@ -165,8 +165,11 @@ SELECT * FROM ingest_runs WHERE id = $1;
 SELECT * FROM ingest_runs WHERE id = ANY ($1::uuid[]);
 
 -- name: runs_page (relaxed)
-SELECT * FROM ingest_runs
-WHERE id < $1 AND source = ANY ($3::text[]) AND ($4::text[] IS NULL AND status <> 'deleting' OR status = ANY ($4))
+-- However rare a match is, no more than 20,000 are looked at.
+SELECT * FROM (SELECT * FROM ingest_runs WHERE id < $1 AND source = ANY ($3::text[]) ORDER BY id DESC LIMIT 20000) newest
+WHERE ($4::text[] IS NULL AND status <> 'deleting' OR status = ANY ($4)) AND ($5::text IS NULL OR owner = $5)
+  AND ($6::text IS NULL
+       OR position(lower($6) IN lower(concat_ws(' ', source, error ->> 'code', error ->> 'message'))) > 0)
 ORDER BY id DESC LIMIT $2;
 
 -- name: last_run (relaxed)
@@ -194,7 +197,7 @@ WHERE source = $1 AND published_at >= paddock_now() - make_interval(days => $2) 
 
 -- name: source_schedules (relaxed)
 SELECT name, every, cron, timezone, enabled, next_at FROM schedules
-WHERE kind = 'scheduled_ingest' AND payload ->> 'source' = $1 ORDER BY name LIMIT 20;
+WHERE kind = 'scheduled_ingest' AND payload ->> 'source' = $1 AND ($2::text IS NULL OR owner = $2) ORDER BY name LIMIT 20;
 
 -- name: batch_jobs (relaxed)
 -- Of the steps that are at work or wait, and of those that ended; its fetch may be of several batches. The jobs of a retry after

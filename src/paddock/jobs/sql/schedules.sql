@@ -62,6 +62,12 @@ UPDATE schedules SET next_at = $2, last_at = $3, last_problem = $4 WHERE name = 
 -- The time of the next run stays.
 UPDATE schedules SET last_at = paddock_now(), last_job_id = $2, last_problem = NULL WHERE name = $1;
 
+-- name: lock_owner (durable)
+SELECT pg_advisory_xact_lock(7237, hashtext($1));
+
+-- name: count_of_owner (durable)
+SELECT count(*) FROM schedules WHERE owner = $1 AND NOT internal;
+
 -- name: insert_schedule (durable)
 INSERT INTO schedules (name, kind, payload, every, cron, timezone, priority, tags, owner, enabled, next_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)

@@ -1,4 +1,7 @@
-"""Jobs that make themselves due: when next, how the last run went, what they made; run now, on and off, make, change."""
+"""Jobs that make themselves due: when next, how the last run went, what they made; run now, on and off, make, change.
+
+Operators have all of them, analysts their own. The page of an export, say, leads to the form with what it would run
+filled in: `/schedules/-/new?of=export:<id>`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.amounts import listed
-from paddock.api.access import OPERATORS
+from paddock.api.access import PEOPLE
 from paddock.api.errors import ApiError, not_found
 from paddock.api.services import schedules as scheduling
 from paddock.api.tokens import Caller
@@ -24,11 +27,14 @@ from paddock.jobs.schedules import Schedule
 from paddock.log import masked
 from paddock.web import words
 from paddock.web.form_problems import named_fields
-from paddock.web.frame import back, field, form, page, plane_of, render
+from paddock.web.frame import back, clean, field, form, page, plane_of, render
+from paddock.web.planning import Planned, planned_of
 from paddock.web.schedule_form import (
+    DAYS,
     Form,
     changes_to,
     filled,
+    form_for,
     form_of,
     new_schedule,
     timing_of,
@@ -43,23 +49,24 @@ FORESEEN = 5
 def routes() -> list[Route]:
     # "-" is the name of no schedule.
     return [
-        page("/schedules", show, OPERATORS),
-        form("/schedules", create, OPERATORS),
-        page("/schedules/-/new", show_new, OPERATORS),
-        page("/schedules/-/times", show_times, OPERATORS),
-        page("/schedules/{name}", show_one, OPERATORS),
-        page("/schedules/{name}/edit", show_edit, OPERATORS),
-        form("/schedules/{name}/edit", change, OPERATORS),
-        form("/schedules/{name}/run", run, OPERATORS),
-        form("/schedules/{name}/switch", switch, OPERATORS),
-        form("/schedules/{name}/delete", delete, OPERATORS),
+        page("/schedules", show, PEOPLE),
+        form("/schedules", create, PEOPLE),
+        page("/schedules/-/new", show_new, PEOPLE),
+        page("/schedules/-/times", show_times, PEOPLE),
+        page("/schedules/{name}", show_one, PEOPLE),
+        page("/schedules/{name}/edit", show_edit, PEOPLE),
+        form("/schedules/{name}/edit", change, PEOPLE),
+        form("/schedules/{name}/run", run, PEOPLE),
+        form("/schedules/{name}/switch", switch, PEOPLE),
+        form("/schedules/{name}/delete", delete, PEOPLE),
     ]
 
 
 async def show(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
     kinds = plane_of(request).core.kinds
-    found = [schedule for schedule in await schedules.page(db, limit=MOST) if _trigger(kinds, schedule) is None]
+    every = await schedules.page(db, limit=MOST, owner=caller.scope, include_internal=caller.operator)
+    found = [schedule for schedule in every if _trigger(kinds, schedule) is None]
     runs = await last_runs(db, kinds, [schedule.name for schedule in found])
     own = [schedule for schedule in found if not schedule.internal]
     return await render(
@@ -81,7 +88,7 @@ def _trigger(kinds: Kinds, schedule: Schedule) -> Trigger | None:
 
 async def show_one(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
-    schedule = await _schedule(request)
+    schedule = await _schedule(request, caller)
     made = await reading.page(db, Filter(schedule=schedule.name, include_housekeeping=True), limit=MOST_RUNS)
     runs = await runs_of(db, plane_of(request).core.kinds, [job.id for job in made.jobs])
     first = schedule.next_at
@@ -101,6 +108,10 @@ async def show_one(request: Request, caller: Caller) -> Response:
 
 
 async def show_new(request: Request, caller: Caller) -> Response:
+    of = clean(request.query_params.get("of") or "")
+    planned = await planned_of(plane_of(request), caller, of)
+    if planned is not None:
+        return await _show_form(request, caller, form_for(planned, of), None)
     return await _show_form(request, caller, Form(kind=request.query_params.get("kind") or ""), None)
 
 
@@ -115,12 +126,12 @@ async def create(request: Request, caller: Caller) -> Response:
 
 
 async def show_edit(request: Request, caller: Caller) -> Response:
-    schedule = await _schedule(request)
+    schedule = await _schedule(request, caller)
     return await _show_form(request, caller, form_of(schedule), schedule)
 
 
 async def change(request: Request, caller: Caller) -> Response:
-    schedule = await _schedule(request)
+    schedule = await _schedule(request, caller)
     asked = filled({**dict(await request.form()), "name": schedule.name})
     try:
         values = values_of(asked)
@@ -141,25 +152,27 @@ async def show_times(request: Request, caller: Caller) -> Response:
 
 
 async def run(request: Request, caller: Caller) -> Response:
-    job = await schedules.run(plane_of(request).core, request.path_params["name"], actor=caller.actor)
+    job = await schedules.run(
+        plane_of(request).core, request.path_params["name"], actor=caller.actor, scope=caller.scope
+    )
     return back(request, f"/jobs/{job.id}", f"{request.path_params['name']} created this job.")
 
 
 async def switch(request: Request, caller: Caller) -> Response:
     name, enabled = request.path_params["name"], await field(request, "enabled") == "on"
-    await schedules.update(plane_of(request).core, name, {"enabled": enabled}, actor=caller.actor)
+    await schedules.update(plane_of(request).core, name, {"enabled": enabled}, actor=caller.actor, scope=caller.scope)
     to = f"/schedules/{name}" if await field(request, "from") == "schedule" else "/schedules"
     return back(request, to, f"{name} is {'enabled' if enabled else 'disabled'}.")
 
 
 async def delete(request: Request, caller: Caller) -> Response:
     name = request.path_params["name"]
-    await schedules.delete(plane_of(request).core, name, actor=caller.actor)
+    await schedules.delete(plane_of(request).core, name, actor=caller.actor, scope=caller.scope)
     return back(request, "/schedules", f"{name} was deleted; its jobs stay.")
 
 
-async def _schedule(request: Request) -> Schedule:
-    found = await schedules.get(plane_of(request).core.db, request.path_params["name"])
+async def _schedule(request: Request, caller: Caller) -> Schedule:
+    found = await schedules.get(plane_of(request).core.db, request.path_params["name"], caller.scope)
     if found is None:
         raise not_found("schedule")
     return found
@@ -174,7 +187,9 @@ async def _show_form(request: Request, caller: Caller, asked: Form, schedule: Sc
         status=422 if asked.problems else 200,
         form=asked,
         schedule=schedule,
-        kinds=_schedulable(plane_of(request).core.kinds, caller, asked.kind),
+        planned=None if schedule is not None else await _still_planned(request, caller, asked.of),
+        days=DAYS,
+        kinds=_kinds(request, caller, asked.kind),
         zones=_zones(),
         times=times,
         zone=asked.timezone,
@@ -188,13 +203,16 @@ def _zones() -> list[str]:
     return sorted(available_timezones())
 
 
-def _schedulable(kinds: Kinds, caller: Caller, chosen: str) -> list[str]:
-    found = {
-        kind.name
-        for kind in kinds
-        if kind.submit is not None and (caller.role in kind.submit or caller.role == "admin")
-    }
-    return sorted(found | ({chosen} if chosen else set()))
+async def _still_planned(request: Request, caller: Caller, of: str) -> Planned | None:
+    """What it was opened for may have gone since; the form has all that it needs."""
+    try:
+        return await planned_of(plane_of(request), caller, of)
+    except (ApiError, Refused):
+        return None
+
+
+def _kinds(request: Request, caller: Caller, chosen: str) -> list[str]:
+    return sorted({*scheduling.schedulable(plane_of(request), caller), *([chosen] if chosen else [])})
 
 
 async def _preview(request: Request, asked: Form) -> tuple[list[datetime], str | None]:

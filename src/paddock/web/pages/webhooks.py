@@ -20,9 +20,10 @@ from paddock.api.tokens import Caller
 from paddock.field_errors import field_errors
 from paddock.jobs.errors import Refused
 from paddock.jobs.events import event_types
-from paddock.web.frame import back, field, fields, form, page, plane_of, regions, render
+from paddock.web.frame import back, clean, field, fields, form, page, plane_of, regions, render
 
 PAGE_LENGTH = 25
+FILTERS = ("q", "status", "owner")
 DELIVERIES_SHOWN = 25
 
 
@@ -42,7 +43,16 @@ def routes() -> list[Route]:
 async def show(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
     cursor = request.query_params.get("cursor") or None
-    found = await facts.webhooks_page(db, caller.scope, read_place(cursor), PAGE_LENGTH)
+    asked = {name: clean(request.query_params.get(name) or "")[:500] or None for name in FILTERS}
+    found = await facts.webhooks_page(
+        db,
+        caller.scope,
+        read_place(cursor),
+        PAGE_LENGTH,
+        owner=asked["owner"],
+        active={"on": True, "off": False}.get(asked["status"] or ""),
+        text=asked["q"],
+    )
     health = await webhook_health.health(db, [webhook["id"] for webhook in found])
     return await render(
         request,
@@ -50,6 +60,8 @@ async def show(request: Request, caller: Caller) -> Response:
         "webhooks.html",
         webhooks=found,
         health=health,
+        asked=asked,
+        narrowed=any(asked.values()),
         cursor=cursor,
         next_cursor=next_cursor(found, PAGE_LENGTH),
     )
