@@ -351,3 +351,17 @@ def test_a_v3_table_is_refused_before_any_work_and_spark_is_named(
         check_engine(table, engine)
     assert refused.value.code == "engine_cannot"
     assert "Spark can" in str(refused.value.hint)
+
+
+def test_manifests_without_a_living_file_go_with_a_merge_and_are_left_alone_without_one(lake: CatalogSettings) -> None:
+    table = make_table(lake, 4)
+    table.delete("id = 3")
+    rows = rows_of(now(lake))
+    told = outcome(maintain(lake, now(lake), ["rewrite_manifests"]))
+    assert (told["outcome"], told["files_after"]) == ("success", 1)
+    assert rows_of(now(lake)) == rows
+
+    for gone in ("id = 4", "id >= 0"):
+        now(lake).delete(gone)
+    assert outcome(maintain(lake, now(lake), ["rewrite_manifests"]))["outcome"] == "skipped"
+    assert rows_of(now(lake)) == []

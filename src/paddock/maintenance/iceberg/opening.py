@@ -32,6 +32,8 @@ PERMANENT: Mapping[type[Exception], tuple[str, str]] = {
         ("store_denied", "Grant the worker's login the right to read, list and delete the table's files."),
     ),
 }
+# What is said of a table that a job was for.
+GONE = frozenset(("unknown_table", "table_replaced"))
 AWAY = (
     theirs.ServiceUnavailableError,
     theirs.ServerError,
