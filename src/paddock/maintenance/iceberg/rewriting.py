@@ -198,13 +198,13 @@ def _outcome(work: Work, plan: Plan) -> Outcome:
 
 
 WHY_LEFT = {
-    "too_few": "small files are too few in their partitions",
-    "next_time": "small files wait for the next time (max_bytes)",
-    "other_formats": "small files are no Parquet",
-    "equality_deletes": "files are left, for equality deletes may apply to them",
-    "few_deletes": "large files have fewer delete files than are worth a rewrite (paddock.delete_file_threshold)",
+    "too_few": "left: too few small ones in their partitions",
+    "next_time": "left for the next time (max_bytes)",
+    "other_formats": "left: no Parquet",
+    "equality_deletes": "left: equality deletes may apply to them",
+    "few_deletes": "left: fewer delete files than are worth a rewrite (paddock.delete_file_threshold)",
 }
 
 
 def _left(plan: Plan) -> str:
-    return "; ".join(f"{number:,} {WHY_LEFT[why]}" for why, number in plan.left.items() if number)
+    return "; ".join(f"{several(number, 'file')} {WHY_LEFT[why]}" for why, number in plan.left.items() if number)
