@@ -244,7 +244,8 @@ def test_a_secret_that_the_worker_does_not_have_is_told_as_that(monkeypatch: pyt
     assert "NO_SUCH_SECRET" in refused.value.message
 
 
-def test_a_server_that_is_not_there_is_told_in_a_few_words() -> None:
+def test_a_server_that_is_not_there_is_told_in_a_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     settings = CatalogSettings(type="rest", properties={"uri": "http://127.0.0.1:1"})
     with pytest.raises(TransientResourceError) as away:
         open_catalog("lake", settings)
