@@ -79,6 +79,18 @@ def test_who_waits_is_told_of_a_server_that_stays_away(monkeypatch: pytest.Monke
         client.wait("some-id", timeout=0.01)
 
 
+def test_a_path_keeps_what_it_asks_for_itself() -> None:
+    asked: list[str] = []
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(200, json={"data": None})
+
+    with Client("http://server", "x", transport=httpx2.MockTransport(serve)) as client:
+        client.request("POST", "/tables/sales/orders/maintenance?catalog=lake", body={})
+    assert asked == ["http://server/tables/sales/orders/maintenance?catalog=lake"]
+
+
 async def test_a_server_that_does_not_answer_is_said_to_be_unreachable() -> None:
     with Client("http://127.0.0.1:1", "x") as client, pytest.raises(Unreachable):
         await asyncio.to_thread(client.run_now, "x")

@@ -23,7 +23,7 @@ from tests.storage.servers import started, wait_until
 PYSPARK = "pyspark==4.1.*"
 RUNTIME = ("iceberg-spark-runtime-4.1_2.13", "1.12.0")
 STORES = ("iceberg-aws-bundle", "1.12.0")
-START_SECONDS = 180
+START_SECONDS = 300
 THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 
 

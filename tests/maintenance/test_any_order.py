@@ -1,5 +1,6 @@
 """Writers, taggers and maintenance that dies anywhere, in any order: after every step rows are as the model says, every ref reads as
-it did, no file that can be reached is missing, and no tag of ours is left after the last end.
+it did, no file that can be reached is missing, and no tag of ours is left after the last end. A job whose table was made anew says
+so and commits nothing more.
 
 The long run tries hundreds of schedules, or as many as `TABLE_SCHEDULES` says; a seed replays: `TABLE_SEED=7`."""
 
@@ -15,7 +16,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from paddock.jobs.errors import TransientResourceError
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import running
@@ -47,15 +48,19 @@ class Model:
         self.refs: dict[str, set[int]] = {}
         self.next = 30
         self.steps: list[str] = []
+        # Tables that had the name before, and the metadata file that the last change by others made.
+        self.replaced = 0
+        self.written = ""
 
     def table(self) -> Table:
         return opened(self.lake).load_table("sales.orders")
 
     def write(self) -> None:
         often = [self.append, self.append, self.append, self.overwrite, self.delete, self.tag, self.untag]
-        change = self.chance.choice([*often, self.roll_back])
+        change = self.chance.choice([*often, self.roll_back, self.make_anew])
         self.steps.append(change.__name__)
         change()
+        self.written = self.table().metadata_location
 
     def append(self) -> None:
         self.table().append(some_rows(self.next))
@@ -63,6 +68,9 @@ class Model:
         self.next += 10
 
     def overwrite(self) -> None:
+        if not self.main:  # PyIceberg warns where it finds nothing to take away
+            self.append()
+            return
         self.table().overwrite(some_rows(self.next))
         self.main = set(range(self.next, self.next + 10))
         self.next += 10
@@ -104,19 +112,37 @@ class Model:
             self.main = set(table.scan(snapshot_id=parent.snapshot_id).to_arrow()["id"].to_pylist())
             table.manage_snapshots().rollback_to_snapshot(parent.snapshot_id).commit()
 
+    def make_anew(self) -> None:
+        """Drop and create: another table under the same name, at the same location where the catalog has it so."""
+        opened(self.lake).drop_table("sales.orders")
+        make_table(self.lake, 0).append(some_rows(self.next))
+        self.main, self.refs = set(range(self.next, self.next + 10)), {}
+        self.next += 10
+        self.replaced += 1
+
     def maintain(self) -> None:
         """A job whose attempts die, or see a write at a save, until one of them ends it or it is cancelled."""
         actions = self.chance.sample(ACTIONS, self.chance.randint(1, 4))
-        job, table = uuid.uuid4(), self.table()
+        job, table, replaced = uuid.uuid4(), self.table(), self.replaced
         saved: JsonObject = {}
         self.steps.append(f"maintain {actions}")
+        if self.chance.random() < 0.3:  # while it waits
+            self.write()
         for left in reversed(range(4)):
             link = PointLink(saved, on_save=self.meddle if self.chance.random() < 0.5 else None)
             at = self.chance.randint(0, 30) if left else None
             try:
                 with counted(Points(at)):
                     running.maintain(turn_for(table, actions, link, job=job, **OLD), self.lake)
+                assert self.replaced == replaced, self.told
                 return
+            except PermanentRunnerError as problem:
+                if problem.code != "table_replaced" or self.replaced == replaced:
+                    problem.add_note(self.told)
+                    raise
+                self.steps.append(problem.code)
+                saved = link.saved
+                break
             except Killed:
                 self.steps.append(f"killed at {at}")
             except TransientResourceError as problem:
@@ -126,6 +152,8 @@ class Model:
                 self.steps.append("cancelled")
                 break
         running.clean_up(turn_for(table, actions, PointLink(saved), job=job, cleanup=True), self.lake)
+        if self.replaced > replaced:
+            assert self.table().metadata_location == self.written, self.told
 
     def meddle(self, state: JsonObject) -> None:
         if self.chance.random() < 0.3:
@@ -134,13 +162,16 @@ class Model:
 
     def check(self) -> None:
         table = all_is_reachable(self.lake)
-        told = " -> ".join(self.steps)
-        assert {row["id"] for row in rows_of(table)} == self.main, told
+        assert {row["id"] for row in rows_of(table)} == self.main, self.told
         found = set(table.metadata.refs) - {"main"}
-        assert found == set(self.refs), told
+        assert found == set(self.refs), self.told
         for name, ids in self.refs.items():
             held = table.scan(snapshot_id=table.metadata.refs[name].snapshot_id).to_arrow()["id"].to_pylist()
-            assert set(held) == ids, told
+            assert set(held) == ids, self.told
+
+    @property
+    def told(self) -> str:
+        return " -> ".join(self.steps)
 
 
 OLD: dict[str, Any] = {

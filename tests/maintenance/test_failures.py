@@ -13,11 +13,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadataV2
 
+from paddock.engines.settings import Secret
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import checking, committing
 from paddock.maintenance.iceberg.committing import CommitUnknown, Conflict
-from paddock.maintenance.iceberg.opening import load, translated
+from paddock.maintenance.iceberg.opening import load, open_catalog, translated
 from paddock.maintenance.iceberg.store import Bucket, LocalFiles, open_table_store
 from paddock.maintenance.policy import PolicyDefaults
 from tests.maintenance.lake import NAME, make_table, opened
@@ -230,3 +231,23 @@ def test_a_container_of_azure_is_listed_and_deleted_from(azure_server: Server) -
     assert store.modified(f"{home}/a.parquet") == listed[0].modified
     store.delete([f"{home}/gone.parquet", f"{home}/a.parquet", f"{home}/b.parquet"])
     assert list(store.list(home)) == []
+
+
+def test_a_secret_that_the_worker_does_not_have_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
+    settings = CatalogSettings(
+        type="rest", properties={"uri": "http://127.0.0.1:1"}, secrets={"credential": Secret(env="NO_SUCH_SECRET")}
+    )
+    with pytest.raises(PermanentRunnerError) as refused:
+        open_catalog("lake", settings)
+    assert refused.value.code == "catalog_login_missing"
+    assert "NO_SUCH_SECRET" in refused.value.message
+
+
+def test_a_server_that_is_not_there_is_told_in_a_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    settings = CatalogSettings(type="rest", properties={"uri": "http://127.0.0.1:1"})
+    with pytest.raises(TransientResourceError) as away:
+        open_catalog("lake", settings)
+    assert away.value.code == "catalog_unavailable"
+    assert away.value.message.endswith("127.0.0.1:1: [Errno 111] Connection refused")

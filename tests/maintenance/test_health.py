@@ -9,7 +9,7 @@ from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.health import THRESHOLDS, health_of, issues_of, other_maintainer, recommended
 from paddock.maintenance.iceberg import looking
 from paddock.maintenance.iceberg.looking import describe, figures_of
-from paddock.maintenance.iceberg.planning import is_worth_it, packed_places, plan_rewrite
+from paddock.maintenance.iceberg.planning import Limits, packed_places, plan_rewrite
 from paddock.maintenance.policy import PolicyDefaults, policy_of
 from tests.maintenance.deletes import delete_positions
 from tests.maintenance.lake import maintain, make_table, opened, some_rows
@@ -89,10 +89,11 @@ def test_files_are_packed_in_their_order_up_to_the_target(sizes: list[int], plac
 
 
 def test_a_bin_is_worth_it_by_number_or_by_size() -> None:
-    assert is_worth_it([1] * 5, 100, 5)
-    assert not is_worth_it([1] * 4, 100, 5)
-    assert is_worth_it([25, 25], 100, 5)
-    assert not is_worth_it([60], 100, 5)
+    limits = Limits(target=100, min_input_files=5, delete_files=5)
+    assert limits.is_worth_it([1] * 5)
+    assert not limits.is_worth_it([1] * 4)
+    assert limits.is_worth_it([25, 25])
+    assert not limits.is_worth_it([60])
 
 
 @pytest.mark.parametrize("share", [0.7, 0.4, 0.3, 0.1])
@@ -104,7 +105,7 @@ def test_a_look_counts_what_a_plan_would_take(lake: CatalogSettings, share: floa
     policy = policy_of({}, PolicyDefaults())
     values = {**policy.values, "target_file_size_bytes": target}
     figures = figures_of(table, type(policy)(values, policy.sources, {}), deep=True)
-    plan = plan_rewrite(table, target=target, min_input_files=policy["min_input_files"], max_bytes=1 << 40)
+    plan = plan_rewrite(table, Limits(target, policy["min_input_files"], 5), max_bytes=1 << 40)
     assert figures["small_files"] == 6
     assert (figures["rewritable_files"], figures["rewritable_bytes"]) == (plan.chosen_files, plan.chosen_bytes)
     assert figures["data_files"] == plan.files
@@ -136,6 +137,25 @@ def test_a_look_tells_deletes_that_a_rewrite_applies_from_others(
     seen = describe(opened(lake).load_table("sales.orders"), lake, deep=True)
     assert (seen["figures"]["delete_files"], seen["figures"]["foldable_delete_files"]) == (5, foldable)
     assert ("rewrite_data_files" in {each["action"] for each in seen["recommended"]}) == bool(foldable)
+
+
+@pytest.mark.parametrize(("deletes", "share"), [(4, 2.0), (5, 2.0), (4, 0.1), (5, 0.1), (1, 0.4)])
+def test_a_look_counts_the_deletes_that_a_plan_would_take(lake: CatalogSettings, deletes: int, share: float) -> None:
+    """Of two files, one read with deletes: they are twice the target, a tenth of it, or make a good file together."""
+    table = make_table(lake, 2)
+    [file, _] = table.inspect.files().to_pylist()
+    for at in range(deletes):
+        delete_positions(opened(lake), opened(lake).load_table("sales.orders"), [(file["file_path"], at)])
+    table = opened(lake).load_table("sales.orders")
+    target = int(file["file_size_in_bytes"] / share)
+    values = {**POLICY.values, "target_file_size_bytes": target}
+
+    figures = figures_of(table, type(POLICY)(values, POLICY.sources, {}), deep=True)
+
+    plan = plan_rewrite(table, Limits(target, POLICY["min_input_files"], 5), max_bytes=1 << 40)
+    taken = {each.file_path for packed in plan.bins for source in packed.sources for each in source.deletes}
+    assert figures["foldable_delete_files"] == len(taken)
+    assert bool(taken) == (deletes == 5 or share == 0.4)
 
 
 def test_a_very_large_table_is_estimated_by_its_mean_until_somebody_asks_for_it(

@@ -143,6 +143,8 @@ def test_commands_say_what_is_wrong_and_exit_by_it(paddock: Place, capsys: pytes
     assert run("tables", "show", "sales.nobody").code == 3
     assert "rewrite_data_files" in run("tables", "maintain", "sales.nobody", "--actions", "vacuum").err
     assert run("tables", "maintain", "sales.nobody", "--option", "older").code == 2
+    elsewhere = run("tables", "maintain", "sales.nobody", "--catalog", "nowhere")
+    assert (elsewhere.code, "no catalog 'nowhere'" in elsewhere.err) == (3, True), elsewhere
     paddock.new_table("dropped", files=1)
     paddock.catalog.drop_table("sales.dropped")
     ended = run("tables", "maintain", "sales.dropped", "--actions", "expire_snapshots", "--wait")

@@ -11,6 +11,7 @@ from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Done
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import writing
+from paddock.maintenance.iceberg.planning import Limits, plan_rewrite
 from tests.maintenance.deletes import delete_positions
 from tests.maintenance.lake import Link, maintain, make_table, opened, rows_of, some_rows
 
@@ -99,6 +100,41 @@ def test_a_new_delete_on_a_source_drops_its_bin(lake: CatalogSettings) -> None:
     assert told["outcome"] == "skipped"
     assert {row["id"] for row in rows_of(now(lake))} == set(range(1, 60))
     assert deletes(now(lake)) == 1
+
+
+@pytest.mark.parametrize(("threshold", "taken"), [("3", True), ("4", False)])
+def test_a_file_is_rewritten_for_its_deletes_alone_from_the_threshold_on(
+    lake: CatalogSettings, threshold: str, taken: bool
+) -> None:
+    """Two small files are too few to be worth it by themselves."""
+    table = make_table(lake, 2, {"paddock.delete_file_threshold": threshold})
+    first, _ = paths(table)
+    for at in range(3):
+        delete_positions(opened(lake), now(lake), [(first, at)])
+    before = now(lake)
+
+    told = outcome(maintain(lake, before, REWRITE))
+
+    assert told["outcome"] == ("success" if taken else "skipped")
+    assert deletes(now(lake)) == (0 if taken else 3)
+    assert rows_of(now(lake)) == rows_of(before)
+
+
+def test_large_files_with_few_deletes_are_left_and_the_plan_says_so(lake: CatalogSettings) -> None:
+    """Without bounds a delete file may be about any file of its partition, and so counts for both."""
+    table = make_table(lake, 2)
+    first, _ = paths(table)
+    for at in range(3):
+        delete_positions(opened(lake), now(lake), [(first, at)])
+
+    def planned(delete_files: int) -> tuple[int, dict[str, int]]:
+        plan = plan_rewrite(
+            now(lake), Limits(target=1000, min_input_files=5, delete_files=delete_files), max_bytes=1 << 40
+        )
+        return plan.chosen_files, dict(plan.left)
+
+    assert planned(4) == (0, {"few_deletes": 2})
+    assert planned(3) == (2, {})
 
 
 def test_what_an_equality_delete_may_apply_to_is_left(lake: CatalogSettings) -> None:

@@ -17,10 +17,11 @@ from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Done
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import running
-from paddock.maintenance.iceberg.planning import check_engine, plan_rewrite
+from paddock.maintenance.iceberg.planning import Limits, check_engine, plan_rewrite
 from tests.maintenance.lake import Link, maintain, make_table, opened, rows_of, some_rows, turn_for
 
 REWRITE = ["rewrite_data_files"]
+LIMITS = Limits(target=1 << 29, min_input_files=2, delete_files=5)
 
 
 def now(lake: CatalogSettings) -> Table:
@@ -307,15 +308,15 @@ def test_max_bytes_takes_the_partition_with_most_small_files_and_leaves_the_othe
             rows = {"id": [number], "city": [city], "price": [1.0]}
             now(lake).append(pa.Table.from_pydict(rows, schema=some_rows(0).schema))
     table = now(lake)
-    whole = plan_rewrite(table, target=1 << 29, min_input_files=2, max_bytes=1 << 30)
+    whole = plan_rewrite(table, LIMITS, max_bytes=1 << 30)
     assert [len(each.sources) for each in whole.bins] == [5, 4, 3]
 
-    plan = plan_rewrite(table, target=1 << 29, min_input_files=2, max_bytes=whole.bins[0].bytes + 1)
+    plan = plan_rewrite(table, LIMITS, max_bytes=whole.bins[0].bytes + 1)
 
     assert [len(each.sources) for each in plan.bins] == [5]
     assert plan.left["next_time"] == 7
     # One partition that is larger than the limit is rewritten all the same: it would wait for ever.
-    assert len(plan_rewrite(table, target=1 << 29, min_input_files=2, max_bytes=1).bins) == 1
+    assert len(plan_rewrite(table, LIMITS, max_bytes=1).bins) == 1
 
 
 @pytest.mark.parametrize("action", ["rewrite_data_files", "expire_snapshots"])
@@ -350,3 +351,17 @@ def test_a_v3_table_is_refused_before_any_work_and_spark_is_named(
         check_engine(table, engine)
     assert refused.value.code == "engine_cannot"
     assert "Spark can" in str(refused.value.hint)
+
+
+def test_manifests_without_a_living_file_go_with_a_merge_and_are_left_alone_without_one(lake: CatalogSettings) -> None:
+    table = make_table(lake, 4)
+    table.delete("id = 3")
+    rows = rows_of(now(lake))
+    told = outcome(maintain(lake, now(lake), ["rewrite_manifests"]))
+    assert (told["outcome"], told["files_after"]) == ("success", 1)
+    assert rows_of(now(lake)) == rows
+
+    for gone in ("id = 4", "id >= 0"):
+        now(lake).delete(gone)
+    assert outcome(maintain(lake, now(lake), ["rewrite_manifests"]))["outcome"] == "skipped"
+    assert rows_of(now(lake)) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from paddock.engines.rewriting import TableStatement
@@ -19,6 +20,7 @@ from paddock.jobs.model import JsonObject
 from paddock.jobs.outcomes import Again, Done
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import checking, running
+from paddock.maintenance.iceberg.manifests import entries_of
 from paddock.maintenance.model import TableName
 from paddock.maintenance.remote import rewriting
 from tests.maintenance import rest
@@ -26,7 +28,7 @@ from tests.maintenance.lake import Link, make_table, opened, rows_of, turn_for
 from tests.maintenance.spark import SparkServer, spark_server
 from tests.storage.servers import new_place
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOW: dict[str, Any] = {"confirm": True, "options": {"max_snapshot_age_hours": 0, "min_input_files": 2}}
 REWRITES = ["rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"]
 HOUR = timedelta(hours=1)
@@ -120,6 +122,39 @@ def test_spark_rewrites_and_we_expire_and_both_read_the_same_rows(scene: Scene) 
     assert scene.ids_by_spark("orders") == [row["id"] for row in rows]
     assert outcomes(scene.maintain("orders", ["rewrite_data_files"]))["rewrite_data_files"]["outcome"] == "skipped"
     assert checking.findings("lake", scene.by_spark, scene.rewriter)[-1]["ok"]
+
+
+@pytest.mark.long
+def test_a_v3_table_of_sparks_is_cleaned_by_us_and_reads_as_before(scene: Scene) -> None:
+    merging = {"write.delete.mode": "merge-on-read", "write.data.path": "s3://lake/vectors"}
+    make_table(scene.lake, 2, merging, name="vectors")
+    scene.sql("ALTER TABLE lake.sales.vectors SET TBLPROPERTIES ('format-version' = '3')")
+    puffins: list[set[str]] = []
+    for digit in (2, 4, 6, 8):  # of whose snapshots an expiry keeps three
+        scene.sql(f"DELETE FROM lake.sales.vectors WHERE id % 10 = {digit}")
+        puffins.append(vectors_of(scene.now("vectors")))
+    before = scene.now("vectors")
+    assert before.metadata.format_version == 3
+    assert len(puffins[0] | puffins[-1]) == len(puffins[0]) + len(puffins[-1]) > 1
+
+    cleaning = ["expire_snapshots", "remove_orphan_files"]
+    old: dict[str, Any] = {"confirm": True, "options": {"max_snapshot_age_hours": 0, "older_than_hours": 0}}
+    ended = outcomes(scene.maintain("vectors", cleaning, **old))
+
+    assert [each["outcome"] for each in ended.values()] == ["success", "success"], ended
+    after = scene.now("vectors")
+    assert not any(after.io.new_input(path).exists() for path in puffins[0])
+    assert all(after.io.new_input(path).exists() for path in puffins[-1])
+    left = [id for id in range(20) if id % 10 not in (2, 4, 6, 8)]
+    assert scene.ids_by_spark("vectors") == [row["id"] for row in rows_of(after)] == left
+
+
+def vectors_of(table: Table) -> set[str]:
+    """The Puffin files that main's deletion vectors are in."""
+    main = table.current_snapshot()
+    assert main is not None
+    deletes = [each for each in main.manifests(table.io) if each.content == ManifestContent.DELETES]
+    return {entry.data_file.file_path for each in deletes for entry in entries_of(each, table.io)}
 
 
 @pytest.mark.long

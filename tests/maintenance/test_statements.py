@@ -1,9 +1,14 @@
 """What engines are told: from the typed options only, with every name quoted; and what their failures mean."""
 
+import sys
+from collections.abc import Callable
+
 import pytest
 
+from paddock.engines.settings import SparkSettings
 from paddock.engines.spark.errors import failure
-from paddock.jobs.errors import TransientResourceError
+from paddock.engines.spark.rewriting import SparkRewriter
+from paddock.jobs.errors import PermanentRunnerError, TransientResourceError
 from paddock.maintenance.model import ACTIONS, REWRITES, Action, Options, TableName
 from paddock.maintenance.policy import PolicyDefaults, policy_of
 from paddock.maintenance.remote.statements import current_snapshot, ignored_options, statement_for
@@ -78,3 +83,23 @@ def test_what_spark_says_is_one_line_with_one_meaning(said: str, code: str, pass
     assert isinstance(problem, TransientResourceError) is passes
     assert "\n" not in problem.message
     assert "Exception" not in problem.message
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda rewriter: rewriter.rows("SELECT 1"),
+        lambda rewriter: rewriter.end({"guid": "00", "secret": "00"}),
+    ],
+    ids=["rows", "end"],
+)
+def test_a_worker_without_sparks_client_says_how_to_get_it(
+    ask: Callable[[SparkRewriter], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "impala"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "impala", None)
+    with pytest.raises(PermanentRunnerError) as missing:
+        ask(SparkRewriter("cluster", SparkSettings(type="spark", url="thrift://127.0.0.1:1")))
+    assert missing.value.code == "driver_missing"
+    assert "pip install 'paddock[spark]'" in str(missing.value.hint)

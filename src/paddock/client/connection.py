@@ -70,7 +70,13 @@ class Connection:
         def ask() -> dict[str, Any]:
             response = self._send(
                 lambda: self._http.request(
-                    method, path, params=given, json=body, headers=headers, timeout=timeout or self._timeout
+                    # An empty mapping would take away what the path itself asks for.
+                    method,
+                    path,
+                    params=given or None,
+                    json=body,
+                    headers=headers,
+                    timeout=timeout or self._timeout,
                 ),
                 attempts=ATTEMPTS if repeatable else 1,
             )

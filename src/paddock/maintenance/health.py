@@ -81,7 +81,7 @@ def _counted(figures: Mapping[str, Any], policy: Policy) -> Iterator[Issue]:
         found = f"{deletes:,} delete files are read with every scan."
         helps = figures.get("foldable_delete_files", deletes) > 0
         if not helps:
-            found += " No rewrite here takes them away: they name rows by value, or no file needs them."
+            found += " No rewrite here takes them away: each file has few of them, they name rows by value, or no file needs them."
         yield Issue("delete_files", _severity("delete_files", deletes), found, "rewrite_data_files" if helps else None)
     manifests = figures.get("manifests", 0)
     average = figures.get("manifest_bytes", 0) / manifests if manifests else 0

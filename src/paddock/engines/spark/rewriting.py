@@ -45,12 +45,12 @@ class SparkRewriter:
                 return _rows(operation)
 
     def end(self, identity: JsonObject) -> Ended:
-        from impala._thrift_gen.TCLIService.ttypes import TCloseSessionReq, THandleIdentifier, TSessionHandle
-
-        handle = TSessionHandle(
-            THandleIdentifier(bytes.fromhex(str(identity["guid"])), bytes.fromhex(str(identity["secret"])))
-        )
         with self._service() as service, self._translated():
+            from impala._thrift_gen.TCLIService.ttypes import TCloseSessionReq, THandleIdentifier, TSessionHandle
+
+            handle = TSessionHandle(
+                THandleIdentifier(bytes.fromhex(str(identity["guid"])), bytes.fromhex(str(identity["secret"])))
+            )
             answer = service.client.CloseSession(TCloseSessionReq(sessionHandle=handle))
         said = str(answer.status.errorMessage or "")
         if not said and answer.status.statusCode in (0, 1):
@@ -113,7 +113,10 @@ class SparkRewriter:
             from impala.hiveserver2 import connect
         except ImportError:
             raise PermanentRunnerError(
-                "This worker has no client for Spark.", code="driver_missing", hint="pip install 'paddock[spark]'."
+                "This worker has no client for Spark, which is an extra.",
+                code="driver_missing",
+                hint="Run pip install 'paddock[spark]' where the worker runs. What to add to the container image is in "
+                "docs/maintenance-engines.md, under 'Spark and Kyuubi'.",
             ) from None
         settings = self._settings
         with self._translated():

@@ -30,7 +30,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from paddock.jobs.errors import InfrastructureError, StaleAttempt, TransientResourceError
+from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.maintenance.iceberg.opening import said, translate
 from paddock.maintenance.model import FENCE_PREFIX
 
@@ -54,12 +54,21 @@ def commit(
     requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements)
     try:
         catalog.commit_table(table, tuple(requirements), tuple(updates))
-    except (theirs.CommitFailedException, theirs.BadRequestError) as refused:
+    except (theirs.CommitFailedException, theirs.BadRequestError, theirs.NoSuchTableError) as refused:
+        # A table that is gone is told by whoever loads it again.
         raise Conflict(said(refused)) from refused
     except (InfrastructureError, StaleAttempt):
         raise
-    except (theirs.NoSuchTableError, theirs.UnauthorizedError, theirs.ForbiddenError) as refused:
+    except (theirs.UnauthorizedError, theirs.ForbiddenError) as refused:
         raise translate(refused, catalog.name) from refused
+    except NotImplementedError as cannot:
+        # Raised while PyIceberg writes the metadata file itself, as it does for every catalog but REST.
+        raise PermanentRunnerError(
+            f"Catalog '{catalog.name}' cannot take a commit to {'.'.join(table.name())}, which has format version "
+            f"{table.metadata.format_version}: {said(cannot)}",
+            code="catalog_cannot",
+            hint="Name a REST catalog for it, whose server writes the metadata.",
+        ) from cannot
     except Exception as lost:
         if type(lost) is ValueError:
             # PyIceberg's word for a snapshot or ref that an update names and that is gone. Kinds of ValueError are something

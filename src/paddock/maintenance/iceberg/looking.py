@@ -1,6 +1,9 @@
 """A look: what a table's metadata and manifests say about its health. Nothing is written, and no data file is opened."""
 
 from array import array
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,9 +26,9 @@ from paddock.maintenance.iceberg.opening import load, open_catalog, refuse_manag
 from paddock.maintenance.iceberg.planning import (
     SMALL_SHARE,
     Deletes,
+    Limits,
     check_engine,
     group_of,
-    is_worth_it,
     packed_places,
     read_deletes,
     why_left,
@@ -173,46 +176,73 @@ def _count_files(table: Table, policy: Policy, figures: JsonObject, *, deep: boo
             figures["bytes"] += entry.data_file.file_size_in_bytes
             figures["records"] += entry.data_file.record_count
             figures["small_files"] += small.add(entry)
-    figures["rewritable_files"], figures["rewritable_bytes"] = small.rewritable()
-    figures["foldable_delete_files"] = len(small.foldable) if engine == "embedded" else len(deletes)
+    rewritable = small.rewritable()
+    figures["rewritable_files"], figures["rewritable_bytes"] = rewritable.files, rewritable.bytes
+    figures["foldable_delete_files"] = len(rewritable.delete_files) if engine == "embedded" else len(deletes)
 
 
 class SmallFiles:
     """What a rewrite would take, by the rules of its plan: what is counted here and left there would be asked for again and
-    again. Of a file only its age and size are kept."""
+    again. Of a file only its age and size are kept, and which deletes it is read with."""
 
     def __init__(self, policy: Policy, deletes: Deletes, engine: str) -> None:
-        self.target, self.least = policy["target_file_size_bytes"], policy["min_input_files"]
+        self.limits = Limits(
+            policy["target_file_size_bytes"], policy["min_input_files"], policy["delete_file_threshold"]
+        )
         self.deletes = deletes
         self.embedded = engine == "embedded"
-        # Delete files that a rewrite would apply, by their paths.
-        self.foldable: set[str] = set()
-        self._groups: dict[Any, tuple[array[int], array[int]]] = {}
+        self._groups: dict[Any, _Group] = defaultdict(_Group)
 
     def add(self, entry: ManifestEntry) -> bool:
         """Whether it is small."""
         file, age = entry.data_file, entry.sequence_number or 0
-        is_small: bool = file.file_size_in_bytes < SMALL_SHARE * self.target
+        is_small = self.limits.is_small(file)
         deletes = self.deletes.of(file, age) if self.embedded and self.deletes.all else []
-        if self.embedded and (is_small or deletes) and why_left(file, deletes) is not None:
-            return is_small
-        self.foldable.update(each.file_path for each in deletes)
-        if is_small:
-            ages, sizes = self._groups.setdefault(group_of(file), (array("q"), array("q")))
-            ages.append(age)
-            sizes.append(file.file_size_in_bytes)
+        is_left = self.embedded and why_left(file, deletes, self.limits) is not None
+        if (is_small or deletes) and not is_left:
+            self._groups[group_of(file)].add(age, file.file_size_in_bytes, [each.file_path for each in deletes])
         return is_small
 
-    def rewritable(self) -> tuple[int, int]:
-        """Files, and their bytes."""
-        files, size = 0, 0
-        for ages, sizes in self._groups.values():
-            in_order = [sizes[at] for at in sorted(range(len(ages)), key=ages.__getitem__)]
-            for place in packed_places(in_order, self.target):
-                if is_worth_it(in_order[place], self.target, self.least):
-                    files += place.stop - place.start
-                    size += sum(in_order[place])
-        return files, size
+    def rewritable(self) -> "Rewritable":
+        found = Rewritable()
+        for group in self._groups.values():
+            for packed in group.bins(self.limits.target):
+                sizes = [group.sizes[at] for at in packed]
+                deletes = [group.deletes.get(at, ()) for at in packed]
+                for_size = self.limits.is_worth_it(sizes)
+                if for_size:
+                    found.files += len(sizes)
+                    found.bytes += sum(sizes)
+                if for_size or any(len(each) >= self.limits.delete_files for each in deletes):
+                    found.delete_files.update(*deletes)
+        return found
+
+
+@dataclass
+class Rewritable:
+    """Files that are worth a rewrite by their number or size, and the delete files that a rewrite would apply, by their paths."""
+
+    files: int = 0
+    bytes: int = 0
+    delete_files: set[str] = field(default_factory=set)
+
+
+class _Group:
+    def __init__(self) -> None:
+        self.ages, self.sizes = array("q"), array("q")
+        # Of the few files that have any, by their places in those.
+        self.deletes: dict[int, list[str]] = {}
+
+    def add(self, age: int, size: int, deletes: list[str]) -> None:
+        if deletes:
+            self.deletes[len(self.ages)] = deletes
+        self.ages.append(age)
+        self.sizes.append(size)
+
+    def bins(self, target: int) -> Iterator[list[int]]:
+        in_order = sorted(range(len(self.ages)), key=self.ages.__getitem__)
+        for place in packed_places([self.sizes[at] for at in in_order], target):
+            yield in_order[place]
 
 
 def _estimate(summary: Any, policy: Policy, figures: JsonObject) -> None:

@@ -52,7 +52,8 @@ def merge_of(manifests: Sequence[ManifestFile]) -> Merge:
         (small if is_small else kept).append(manifest)
     groups: list[list[ManifestFile]] = []
     for group in together(small):
-        if len(group) > 1:
+        # Deleted files are not written again, and a manifest of nothing cannot be written.
+        if len(group) > 1 and any(each.has_added_files() or each.has_existing_files() for each in group):
             groups.append(group)
         else:
             kept += group

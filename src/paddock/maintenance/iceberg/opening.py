@@ -4,6 +4,7 @@ Facts and policy stand apart: PyIceberg and its drivers say what happened by the
 what that means for a job.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from obstore.exceptions import GenericError, PermissionDeniedError, Unauthentica
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
+from paddock.config import ConfigError
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, StaleAttempt, TransientResourceError
 from paddock.log import scrub
 from paddock.maintenance.catalog_settings import CatalogSettings
@@ -20,6 +22,10 @@ from paddock.maintenance.model import TableName
 from paddock.maintenance.paths import overlapping_stores
 
 LONGEST = 500
+# What the HTTP client says of a server that it did not reach: what happened stands in the innermost brackets.
+NESTED = re.compile(
+    r"Pool\(host='(?P<host>[^']+)', port=(?P<port>\d+)\).*Caused by \w+\(.*: (?P<why>[^:]+?)['\"]?\)\)$"
+)
 # What only somebody else can mend, by the type of what was raised.
 PERMANENT: Mapping[type[Exception], tuple[str, str]] = {
     theirs.UnauthorizedError: ("catalog_denied", "Correct the catalog's secrets in the worker's environment."),
@@ -32,6 +38,8 @@ PERMANENT: Mapping[type[Exception], tuple[str, str]] = {
         ("store_denied", "Grant the worker's login the right to read, list and delete the table's files."),
     ),
 }
+# What is said of a table that a job was for.
+GONE = frozenset(("unknown_table", "table_replaced"))
 AWAY = (
     theirs.ServiceUnavailableError,
     theirs.ServerError,
@@ -111,6 +119,12 @@ def translated(catalog: str, *expected: type[Exception]) -> Iterator[None]:
 
 
 def translate(problem: Exception, catalog: str) -> InfrastructureError:
+    if isinstance(problem, ConfigError):
+        return PermanentRunnerError(
+            f"This worker cannot sign in: {problem}",
+            code="catalog_login_missing",
+            hint="Give the worker the variable or file, and restart it.",
+        )
     for type_, (code, hint) in PERMANENT.items():
         if isinstance(problem, type_):
             return PermanentRunnerError(f"Catalog '{catalog}': {said(problem)}", code=code, hint=hint)
@@ -137,6 +151,8 @@ def translate(problem: Exception, catalog: str) -> InfrastructureError:
 
 def said(problem: BaseException) -> str:
     """Its first line, without secrets: drivers quote addresses with what unlocks them."""
+    if nested := NESTED.search(str(problem)):
+        return scrub(f"{nested['host']}:{nested['port']}: {nested['why']}")[:LONGEST]
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     return scrub(lines[0])[:LONGEST]
 

@@ -63,7 +63,7 @@ class Plan:
     known_manifests: set[str] = field(default_factory=set)
     files: int = 0
     bytes: int = 0
-    # Small files that wait: past the limit of bytes, of another format, or under an equality delete.
+    # Files that wait: past the limit of bytes, of another format, under an equality delete, or too few to be worth it.
     left: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
@@ -102,7 +102,23 @@ def _cannot(table: Table, engine: str) -> str | None:
     return None
 
 
-def plan_rewrite(table: Table, *, target: int, min_input_files: int, max_bytes: int) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What makes files small, and a rewrite of them worth it."""
+
+    target: int
+    min_input_files: int
+    # So many delete files that one data file is read with.
+    delete_files: int
+
+    def is_small(self, file: DataFile) -> bool:
+        return bool(file.file_size_in_bytes < SMALL_SHARE * self.target)
+
+    def is_worth_it(self, sizes: Sequence[int]) -> bool:
+        return len(sizes) >= self.min_input_files or (len(sizes) > 1 and sum(sizes) >= self.target // 2)
+
+
+def plan_rewrite(table: Table, limits: Limits, *, max_bytes: int) -> Plan:
     main = table.metadata.refs[MAIN_BRANCH]
     snapshot = table.metadata.snapshot_by_id(main.snapshot_id)
     assert snapshot is not None, "a ref names a snapshot that is there"
@@ -118,39 +134,38 @@ def plan_rewrite(table: Table, *, target: int, min_input_files: int, max_bytes: 
             file = entry.data_file
             plan.files += 1
             plan.bytes += file.file_size_in_bytes
-            small = file.file_size_in_bytes < SMALL_SHARE * target
             found = deletes.of(file, entry.sequence_number or 0)
-            if not small and not found:
+            if not limits.is_small(file) and not found:
                 continue
-            if why := why_left(file, found):
+            if why := why_left(file, found, limits):
                 plan.left[why] += 1
             else:
                 source = Source(file, entry.sequence_number or 0, manifest.manifest_path, tuple(found))
                 groups[group_of(file)].append(source)
-    _fill(plan, groups, target=target, min_input_files=min_input_files, max_bytes=max_bytes)
+    _fill(plan, groups, limits, max_bytes)
     return plan
 
 
-def why_left(file: DataFile, deletes: Sequence[DataFile]) -> str | None:
-    """Why the embedded engine does not rewrite a file, to which these deletes may apply."""
+def why_left(file: DataFile, deletes: Sequence[DataFile], limits: Limits) -> str | None:
+    """Why the embedded engine does not rewrite a file that is small, or to which these deletes may apply."""
     if any(each.file_format != FileFormat.PARQUET for each in (file, *deletes)):
         return "other_formats"
     if any(each.content == DataFileContent.EQUALITY_DELETES for each in deletes):
         return "equality_deletes"
+    if not limits.is_small(file) and len(deletes) < limits.delete_files:
+        return "few_deletes"
     return None
 
 
-def _fill(
-    plan: Plan, groups: Mapping[Group, list[Source]], *, target: int, min_input_files: int, max_bytes: int
-) -> None:
+def _fill(plan: Plan, groups: Mapping[Group, list[Source]], limits: Limits, max_bytes: int) -> None:
     taken = 0
     for group, sources in sorted(groups.items(), key=lambda item: -len(item[1])):
         # In the order in which they were written, so that what belongs together by time stays together.
         in_order = sorted(sources, key=lambda each: each.sequence_number)
-        for place in packed_places([_bytes(source) for source in in_order], target):
+        for place in packed_places([_bytes(source) for source in in_order], limits.target):
             packed = in_order[place]
-            if not is_worth_it([_bytes(source) for source in packed], target, min_input_files) and not any(
-                source.deletes for source in packed
+            if not limits.is_worth_it([_bytes(source) for source in packed]) and not any(
+                len(source.deletes) >= limits.delete_files for source in packed
             ):
                 plan.left["too_few"] += len(packed)
             elif taken and taken + sum(map(_bytes, packed)) > max_bytes:
@@ -161,7 +176,7 @@ def _fill(
 
 
 def packed_places(sizes: Sequence[int], target: int) -> Iterator[slice]:
-    """Which files of a group, in their order, become one. The plan and the look go by this and by the next rule."""
+    """Which files of a group, in their order, become one. The plan and the look go by this and by `Limits`."""
     start, size = 0, 0
     for place, each in enumerate(sizes):
         if place > start and size + each > target:
@@ -170,10 +185,6 @@ def packed_places(sizes: Sequence[int], target: int) -> Iterator[slice]:
         size += each
     if start < len(sizes):
         yield slice(start, len(sizes))
-
-
-def is_worth_it(sizes: Sequence[int], target: int, min_input_files: int) -> bool:
-    return len(sizes) >= min_input_files or (len(sizes) > 1 and sum(sizes) >= target // 2)
 
 
 def _bytes(source: Source) -> int:

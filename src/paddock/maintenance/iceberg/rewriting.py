@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from paddock.amounts import several, size
 from paddock.maintenance.iceberg.committing import TRIES, Conflict, commit_replace
 from paddock.maintenance.iceberg.opening import translated
-from paddock.maintenance.iceberg.planning import Bin, Plan, check_engine, plan_rewrite
+from paddock.maintenance.iceberg.planning import Bin, Limits, Plan, check_engine, plan_rewrite
 from paddock.maintenance.iceberg.replacing import Replacement, check_bins, new_snapshot
 from paddock.maintenance.iceberg.working import Work, conflict_error
 from paddock.maintenance.iceberg.writing import Written, write_bin
@@ -50,12 +50,12 @@ def plan_for(work: Work, table: Table) -> Plan:
     options = work.payload.options
     policy = policy_of(table.metadata.properties, work.settings.policy)
     with translated(work.payload.table.catalog):
-        return plan_rewrite(
-            table,
+        limits = Limits(
             target=options.target_file_size_bytes or policy["target_file_size_bytes"],
             min_input_files=options.min_input_files or policy["min_input_files"],
-            max_bytes=options.max_bytes,
+            delete_files=policy["delete_file_threshold"],
         )
+        return plan_rewrite(table, limits, max_bytes=options.max_bytes)
 
 
 def plan(work: Work, table: Table) -> Outcome:
@@ -198,12 +198,13 @@ def _outcome(work: Work, plan: Plan) -> Outcome:
 
 
 WHY_LEFT = {
-    "too_few": "small files are too few in their partitions",
-    "next_time": "small files wait for the next time (max_bytes)",
-    "other_formats": "small files are no Parquet",
-    "equality_deletes": "files are left, for equality deletes may apply to them",
+    "too_few": "left: too few small ones in their partitions",
+    "next_time": "left for the next time (max_bytes)",
+    "other_formats": "left: no Parquet",
+    "equality_deletes": "left: equality deletes may apply to them",
+    "few_deletes": "left: fewer delete files than are worth a rewrite (paddock.delete_file_threshold)",
 }
 
 
 def _left(plan: Plan) -> str:
-    return "; ".join(f"{number:,} {WHY_LEFT[why]}" for why, number in plan.left.items() if number)
+    return "; ".join(f"{several(number, 'file')} {WHY_LEFT[why]}" for why, number in plan.left.items() if number)

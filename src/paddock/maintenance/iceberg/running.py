@@ -17,7 +17,7 @@ from paddock.jobs.outcomes import Outcome as TurnOutcome
 from paddock.jobs.turn import Turn
 from paddock.maintenance.catalog_settings import CatalogSettings
 from paddock.maintenance.iceberg import committing, expiring, manifesting, orphans, rewriting
-from paddock.maintenance.iceberg.opening import open_catalog, refuse_managed_store, said, summary_of, translate
+from paddock.maintenance.iceberg.opening import GONE, open_catalog, refuse_managed_store, said, summary_of, translate
 from paddock.maintenance.iceberg.planning import check_engine
 from paddock.maintenance.iceberg.working import Work, is_lasting
 from paddock.maintenance.model import ACTIONS, REWRITES, Action, MaintenancePayload, Outcome
@@ -183,6 +183,15 @@ def clean_up(
         work.load()
     except PermanentRunnerError as gone:
         return done({**aftermath, "note": gone.message})
+    try:
+        return done(_after_its_end(work, aftermath))
+    except PermanentRunnerError as gone:
+        if gone.code not in GONE:
+            raise
+        return done({**aftermath, "note": gone.message})
+
+
+def _after_its_end(work: Work, aftermath: JsonObject) -> JsonObject:
     expired = (work.state["step"] or {}).get("expire") is not None
     cut_short: list[Outcome | None] = []
     if expired or work.state["remote"] is not None:
@@ -199,12 +208,12 @@ def clean_up(
             cut_short.append(outcome)
     work.retried(lambda table: committing.remove_tags(work.catalog, table, committing.fence_tags(table.metadata)))
     # Only now, when nothing more can land.
-    aftermath["snapshots"] = _landed(work.load(), str(turn.cleanup_of))
+    aftermath["snapshots"] = _landed(work.load(), str(work.turn.cleanup_of))
     told = [each for each in [*cut_short, _rewrite_cut_short(aftermath)] if each is not None]
     for each in told:
         for alarm in each.alarms:
-            turn.log.error(each.message or alarm, alarm=alarm, table=str(payload.table))
-    return done({**aftermath, **({"cut_short": [each.json_object() for each in told]} if told else {})})
+            work.turn.log.error(each.message or alarm, alarm=alarm, table=str(work.payload.table))
+    return {**aftermath, **({"cut_short": [each.json_object() for each in told]} if told else {})}
 
 
 def _rewrite_cut_short(aftermath: JsonObject) -> Outcome | None:
