@@ -17,6 +17,7 @@ from typing import Any
 from paddock.config import ConfigError
 from paddock.ingest import backpressure, fetching, hooking
 from paddock.ingest.backpressure import JobSeen, Queue, Seen
+from paddock.ingest.hiding import Hide, hiding_by_sums
 from paddock.ingest.launching import StepFolder
 from paddock.ingest.model import BatchPayload, FetchPayload, prefix_of_step
 from paddock.ingest.resources import IngestResources
@@ -24,7 +25,15 @@ from paddock.ingest.settings import IngestSettings
 from paddock.ingest.source_settings import Hook, Source, setting_of_runtime
 from paddock.ingest.step_pod import StepFacts, job_spec
 from paddock.ingest.stepping import BAD_INPUT
-from paddock.ingest.transfer_files import CATALOG_MISSING, TRANSFER, Step, no_catalog, sealed_outputs
+from paddock.ingest.transfer_files import (
+    CATALOG_MISSING,
+    HIDDEN,
+    TRANSFER,
+    Step,
+    no_catalog,
+    sealed_outputs,
+    told_hidden,
+)
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import JobError
 from paddock.jobs.outcomes import Outcome, TransientFailure, again, done
@@ -223,6 +232,8 @@ async def _contained(
             await _run(turn, resources, spec, cluster, f"{prefix}/{draft}")
         await _remove_job(turn, cluster)
     await _bring(resources, prefix, draft, folder)
+    if settings.secrets:
+        await _bring_hidden(resources, f"{prefix}/{draft}", folder)
     return None
 
 
@@ -257,7 +268,7 @@ async def _run(
 ) -> Outcome | None:
     prefix, _, draft = place.rpartition("/")
     try:
-        await run_container(turn, spec, cluster.jobs)
+        await run_container(turn, spec, cluster.jobs, partial(_hiding, turn, resources, spec, place))
     except InfrastructureError as problem:
         if await sealed_outputs(resources.store, prefix, draft) is not None:
             turn.log.warning("Its outputs are whole, though its Job failed.", problem=problem.message)
@@ -277,6 +288,13 @@ async def _run(
             "The containers ended well, and what they wrote did not arrive.", code="not_shipped", budget="cluster"
         )
     return None
+
+
+async def _hiding(turn: Turn[Any], resources: IngestResources, spec: JobSpec, place: str) -> Hide:
+    """The values of its secrets are known in its pod alone."""
+    if not any(container.secrets for container in spec.all):
+        return str
+    return hiding_by_sums(await told_hidden(resources.store, place), turn.secrets["transfer_token"])
 
 
 async def _forget_draft(turn: Turn[Any]) -> None:
@@ -316,6 +334,13 @@ def _spec(
         pods=setting_of_runtime(resources.config, "runtime_kubernetes") or PodSettings(),
     )
     return job_spec(facts, settings)
+
+
+async def _bring_hidden(resources: IngestResources, place: str, folder: StepFolder) -> None:
+    """For the reader of a tap's messages, who knows no store."""
+    told = await told_hidden(resources.store, place)
+    if told is not None:
+        (folder.inputs / HIDDEN).write_bytes(told)
 
 
 async def _bring(resources: IngestResources, prefix: str, draft: str, folder: StepFolder) -> None:

@@ -7,6 +7,7 @@ Promises
 - What a failure means is `failures`' business; how often each category came is saved with the job and counts for the next.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,13 @@ class ContainerEnd:
     node: str
 
 
+Hide = Callable[[str], str]
+
+
+async def nothing_hidden() -> Hide:
+    return str
+
+
 @dataclass
 class JobCluster:
     """Where Jobs run. `installation` gives the id that ours carry, or raises."""
@@ -54,10 +62,13 @@ class JobCluster:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-async def run_container(turn: Turn[Any], spec: JobSpec, cluster: JobCluster) -> ContainerEnd:
-    """Raises what its failure means. Saves its own state under `container` and leaves the rest as it is."""
+async def run_container(
+    turn: Turn[Any], spec: JobSpec, cluster: JobCluster, hiding: Callable[[], Awaitable[Hide]] = nothing_hidden
+) -> ContainerEnd:
+    """Raises what its failure means. Saves its own state under `container` and leaves the rest as it is. `hiding` is asked,
+    once the containers said something, what of it nobody may read."""
     while True:
-        run = _Run(turn, spec, cluster, await cluster.installation())
+        run = _Run(turn, spec, cluster, await cluster.installation(), hiding)
         end = await run.to_its_end()
         if end is not None:
             return end
@@ -109,6 +120,7 @@ class _Run:
     spec: JobSpec
     cluster: JobCluster
     installation: str
+    hiding: Callable[[], Awaitable[Hide]]
     state: JsonObject = field(default_factory=dict)
     # Since when what may settle is as it is.
     unsettled_since: datetime | None = None
@@ -285,6 +297,9 @@ class _Run:
         assert diagnosis is not None
         if diagnosis.verdict == "larger":
             diagnosis = replace(diagnosis, verdict="permanent", mended_by="you")
+        if self.state["started"] and diagnosis.words:
+            # A container may say with its end what it likes.
+            diagnosis = replace(diagnosis, words=(await self.hiding())(diagnosis.words))
         self._tell(await self._logs(pods))
         self.turn.log.error(diagnosis.message, category=diagnosis.category, words=diagnosis.words, node=diagnosis.node)
         self.state["diagnosis"] = diagnosis.as_json()
@@ -325,7 +340,10 @@ class _Run:
                 text = None
             if text:
                 found[container.name] = text
-        return found
+        if not found:
+            return found
+        hide = await self.hiding()
+        return {name: await asyncio.to_thread(hide, text) for name, text in found.items()}
 
     def _tell(self, logs: dict[str, str]) -> None:
         for name, text in logs.items():
