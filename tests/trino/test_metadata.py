@@ -132,8 +132,7 @@ async def test_what_the_role_does_not_see_is_not_cached(
 
     await refresh(core, config)
 
-    as_reader = engine_of(user="admin", role_catalog="hivesec")
-    listed = await as_reader.tables(Query("", role="exporter0"), "hivesec", schema)
+    listed = await engine_of(user="lab", role_catalog="hivesec").tables(Query("", role="exporter0"), "hivesec", schema)
     assert set(listed) == {"seen", "hidden"}
     assert await cached(core, "hivesec", schema) == {"seen": {"n": "integer"}}
 
