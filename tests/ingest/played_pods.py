@@ -20,7 +20,8 @@ Json = dict[str, Any]
 
 class StepPods:
     """A container that is `held` waits at its start until its gate opens. `end_of` says what a step becomes instead of being
-    run, by its hook (None: a fetch); `lose_ship`: the node is gone once the outputs are sent."""
+    run, by its hook (None: a fetch); `lose_ship`: the node is gone once the outputs are sent. `secrets` are what the namespace's
+    Secrets hold, by name and key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,6 +31,7 @@ class StepPods:
         self.lose_ship = False
         self.ours_start = False
         self.pods: list[Json] = []
+        self.secrets: dict[tuple[str, str], str] = {}
         self._gates: dict[str, asyncio.Event] = {}
 
     @property
@@ -73,7 +75,7 @@ class StepPods:
         def here(text: str) -> str:
             return text.replace("/paddock/in", str(place / "in")).replace("/paddock/out", str(place / "out"))
 
-        told = {variable["name"]: here(variable.get("value", "")) for variable in container.get("env", [])}
+        told = {variable["name"]: here(self._value(variable)) for variable in container.get("env", [])}
         told = {name: str(place / "tmp") if value == "/tmp" else value for name, value in told.items()}
         if container["name"] != "step" and not self.ours_start:
             return await asyncio.to_thread(transferring.main, container["args"][-1], told)
@@ -93,6 +95,12 @@ class StepPods:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    def _value(self, variable: Json) -> str:
+        if "valueFrom" not in variable:
+            return str(variable.get("value", ""))
+        place = variable["valueFrom"]["secretKeyRef"]
+        return self.secrets[place["name"], place["key"]]
 
 
 def _hook_of(container: Json) -> str | None:

@@ -65,6 +65,13 @@ STARTED = Statement(
     "SELECT count(*) FROM jobs WHERE group_id = $1 AND (saved -> 'container' ->> 'started')::boolean",
     "relaxed",
 )
+# Whatever is kept of jobs and of batches, as one text.
+KEPT = Statement(
+    "test_kept",
+    "SELECT string_agg(kept, ' ') FROM (SELECT jobs::text AS kept FROM jobs UNION ALL SELECT job_history::text FROM job_history"
+    " UNION ALL SELECT job_logs::text FROM job_logs UNION ALL SELECT ingest_batches::text FROM ingest_batches) AS all_of_it",
+    "relaxed",
+)
 WAITING = Statement(
     "test_waiting",
     "SELECT count(*) FROM jobs WHERE group_id = $1 AND report ->> 'phase' = 'waiting for the cluster'",
@@ -215,6 +222,20 @@ async def test_a_hook_whose_container_says_bad_input_fails_its_batch_alone(place
     assert failed.error is not None
     assert (failed.n, failed.error["code"]) == (0, "exit_code")
     assert [int(row["id"]) for row in await place.rows("numbers")] == [3, 4], "the second fetch went on after the first"
+
+
+async def test_a_secret_that_a_step_prints_is_read_by_nobody(place: Place) -> None:
+    """Neither the worker nor the control plane can read the Secret: the step's pod alone knows the value."""
+    place.pods.secrets = {("shop", "token"): "hush-hush"}
+    secrets = {"API_TOKEN": {"secret": "shop", "key": "token"}}
+    printing = "import os, sys; print('key=' + os.environ['API_TOKEN']); sys.exit(64)"
+    place.image("leaky", printing, hook=True, secrets=secrets)
+    place.image("numbers", NUMBERS, config={"total": 1}, hooks=["leaky"])
+    run = await place.run("numbers")
+    assert (run.status, run.failed_batches) == ("completed", 1)
+    kept = await place.core.db.fetchval(KEPT)
+    assert "key=***" in kept
+    assert "hush-hush" not in kept
 
 
 async def test_an_image_that_cannot_be_had_stops_the_run(place: Place) -> None:

@@ -55,7 +55,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
         found.removed.append(turn.saved["container"]["name"])
         return False
 
-    async def run(turn: Turn[Any], spec: object, cluster: object) -> None:
+    async def run(turn: Turn[Any], *_: object) -> None:
         found.waited_for.append(turn.saved["container"]["name"])
 
     monkeypatch.setattr(on_cluster, "cluster_of", cluster_of)

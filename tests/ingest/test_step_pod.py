@@ -42,7 +42,8 @@ def by_name(spec: JobSpec) -> dict[str, Container]:
     return {one.name: one for one in spec.all}
 
 
-def test_only_our_containers_have_the_token_and_only_theirs_has_the_secrets() -> None:
+def test_only_our_containers_have_the_token_and_theirs_the_secrets() -> None:
+    """`fetch` has the values too, to tell what they look like."""
     secret = {"API_TOKEN": SecretSource(secret="shop", key="token")}
     spec = job_spec(FETCH, source(command=("fetch",), secrets=secret, memory=64 * MIB, cpu=0.5))
     found = by_name(spec)
@@ -52,9 +53,10 @@ def test_only_our_containers_have_the_token_and_only_theirs_has_the_secrets() ->
     assert spec.ours == {"fetch", "ship"}
     for name in spec.ours:
         assert found[name].environment["PADDOCK_TRANSFER_TOKEN"] == FETCH.token
-        assert found[name].secrets == {}
     assert FETCH.token not in str(found["step"])
     assert found["step"].secrets == {"API_TOKEN": ("shop", "token")}
+    assert found["fetch"].secrets == {"PADDOCK_HIDDEN_0": ("shop", "token")}
+    assert found["ship"].secrets == {}
     assert (found["step"].memory_bytes, found["step"].cpu, spec.memory_most) == (64 * MIB, 0.5, 256 * MIB)
 
 
@@ -151,6 +153,17 @@ def test_a_step_cannot_change_its_inputs() -> None:
         for one in (*pod["initContainers"], *pod["containers"])
     }
     assert found == {"fetch": set(), "step": {"in"}, "ship": set()}
+
+
+def test_of_a_secret_that_is_not_there_only_theirs_fails() -> None:
+    """The failure of a container of ours would be the platform's, and be tried again without end."""
+    secret = {"API_TOKEN": SecretSource(secret="shop", key="token")}
+    asked: Any = {"job": "j", "number": 1, "installation": "i", "memory_bytes": MIB, "net": timedelta(minutes=1)}
+    pod = job_of(job_spec(FETCH, source(secrets=secret)), **asked)["spec"]["template"]["spec"]
+    fetch, step = ([one for one in container["env"] if "valueFrom" in one] for container in pod["initContainers"])
+    place = {"name": "shop", "key": "token"}
+    assert fetch == [{"name": "PADDOCK_HIDDEN_0", "valueFrom": {"secretKeyRef": {**place, "optional": True}}}]
+    assert step == [{"name": "API_TOKEN", "valueFrom": {"secretKeyRef": place}}]
 
 
 def test_the_same_step_has_the_same_content_and_another_hook_another_name() -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from paddock.ingest import fetching, messages, runs, tapping
+from paddock.ingest.hiding import sums_of
 from paddock.ingest.launching import StepFolder
 from paddock.ingest.messages import Reader, Said, State
 from paddock.ingest.model import Fetched, FetchPayload, Run
@@ -376,3 +377,30 @@ async def test_what_a_tap_said_elsewhere_is_read_as_if_it_said_it_now(bench: Ben
     broken = await fetched(b"no message\n")
     assert isinstance(broken, PermanentFailure)
     assert broken.error.code == "invalid_output"
+
+
+async def test_a_secret_in_what_a_source_said_elsewhere_is_hidden(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster the worker does not know the value: it goes by what the step's pod told of it."""
+    monkeypatch.setenv("DATABASE_PASSWORD", "hush-hush")
+    airbyte(bench, total=1)
+    bench.source("tap", AIRBYTE, **{**bench.sources["tap"], "secrets": {"PASSWORD": {"env": "DATABASE_PASSWORD"}}})
+    error = {"message": "no way in with hush-hush", "failure_type": "config_error"}
+    lines = [
+        {"type": "LOG", "log": {"message": "password=hush-hush"}},
+        {"type": "TRACE", "trace": {"type": "ERROR", "error": error}},
+    ]
+    turn = turn_of(FetchPayload(run_id=str(uuid4()), source="tap", batch=0, batch_size=2))
+    turn.secrets["transfer_token"] = "of-this-step"
+    said: list[str] = []
+    monkeypatch.setattr(turn._link, "log", lambda _level, message, _fields: said.append(message))
+
+    async def elsewhere(_turn: object, _resources: object, folder: StepFolder) -> None:
+        (folder.outputs / "messages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder.inputs / "hidden.json").write_bytes(sums_of(["hush-hush"], "of-this-step"))
+
+    outcome = await fetching.run(turn, IngestResources(bench.config), elsewhere)
+    assert isinstance(outcome, PermanentFailure)
+    assert outcome.error.message.endswith("no way in with ***")
+    assert said == ["password=***", "no way in with ***"]

@@ -103,8 +103,8 @@ async def _sweep(core: Core) -> None:
         await asyncio.sleep(0.2)
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
-    deadline = time.monotonic() + SECONDS
+async def until(what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float = SECONDS) -> T:
+    deadline = time.monotonic() + seconds
     while True:
         found = await look()
         if found:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.child_processes.spawning import ChildProcess, inherited, readable
+from paddock.ingest.hiding import hidden_lines, without
 
 if TYPE_CHECKING:
     from paddock.storage.scratch import Scratch
@@ -29,8 +30,6 @@ LAST_LINES = 20
 LONGEST_LINE = 4_000
 # How much of what a command says goes into the log of its job. One that says more slows nobody down but itself.
 LINES_A_SECOND = 1_000
-# Shorter values stand in many words: hidden, they would leave no line readable.
-LEAST_HIDDEN = 4
 # What a file of a command may grow to: one byte more than is read, so that too much is seen as too much.
 FILE_BYTES = (256 << 20) + 1
 LONGEST_MESSAGE = 1 << 20
@@ -135,7 +134,7 @@ async def run(
     last: deque[str] = deque(maxlen=LAST_LINES)
     try:
         await child.write(json.dumps(asked).encode() + b"\n")
-        await _hear(child, _Hearing(log, last, _hidden(hidden)))
+        await _hear(child, _Hearing(log, last, hidden_lines(hidden)))
         return _ended(await _report(ours), [*last])
     finally:
         # Told to stop, the launcher gives the command its grace and then kills all that it has; only when it is gone is
@@ -220,22 +219,6 @@ async def _hear(child: ChildProcess, hearing: "_Hearing") -> None:
     hearing.say_left_out()
 
 
-def hiding(values: Sequence[str]) -> Callable[[str], str]:
-    """The same replacement as in the log, for what a command says in another way."""
-    hidden = _hidden(values)
-
-    def hide(text: str) -> str:
-        return _without(text.encode("utf-8", "replace"), hidden).decode("utf-8", "replace")
-
-    return hide
-
-
-def _without(line: bytes, hidden: Sequence[bytes]) -> bytes:
-    for value in hidden:
-        line = line.replace(value, b"***")
-    return line
-
-
 class _Hearing:
     """So many lines of each second are logged, the others are counted. The last ones are kept whether logged or not."""
 
@@ -263,13 +246,7 @@ class _Hearing:
         self._left_out = 0
 
     def _text(self, line: bytes) -> str:
-        return _without(line, self._hidden)[:LONGEST_LINE].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()
-
-
-def _hidden(values: Sequence[str]) -> list[bytes]:
-    """A text of several lines is printed in several. The longest come first: one may be the beginning of another."""
-    lines = {line.strip().encode() for value in values for line in value.splitlines()}
-    return sorted((line for line in lines if len(line) >= LEAST_HIDDEN), key=len, reverse=True)
+        return without(line, self._hidden)[:LONGEST_LINE].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()
 
 
 async def _report(fd: int) -> dict[str, object]:

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from typing import Any
 from paddock.config import ConfigError
 from paddock.ingest import backpressure, fetching, hooking
 from paddock.ingest.backpressure import JobSeen, Queue, Seen
+from paddock.ingest.hiding import Hide, hiding_by_sums
 from paddock.ingest.launching import StepFolder
 from paddock.ingest.model import BatchPayload, FetchPayload, prefix_of_step
 from paddock.ingest.resources import IngestResources
@@ -24,7 +26,15 @@ from paddock.ingest.settings import IngestSettings
 from paddock.ingest.source_settings import Hook, Source, setting_of_runtime
 from paddock.ingest.step_pod import StepFacts, job_spec
 from paddock.ingest.stepping import BAD_INPUT
-from paddock.ingest.transfer_files import CATALOG_MISSING, TRANSFER, Step, no_catalog, sealed_outputs
+from paddock.ingest.transfer_files import (
+    CATALOG_MISSING,
+    HIDDEN,
+    TRANSFER,
+    Step,
+    no_catalog,
+    sealed_outputs,
+    told_hidden,
+)
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import JobError
 from paddock.jobs.outcomes import Outcome, TransientFailure, again, done
@@ -32,12 +42,10 @@ from paddock.jobs.turn import Turn
 from paddock.runtimes.kubernetes.access import find_access
 from paddock.runtimes.kubernetes.client import Kubernetes, Object
 from paddock.runtimes.kubernetes.errors import ApiError
+from paddock.runtimes.kubernetes.following import JobsWatch
 from paddock.runtimes.kubernetes.job_manifest import JOB, JobSpec
 from paddock.runtimes.kubernetes.jobs import KEY, JobCluster, clean_container, run_container
-from paddock.runtimes.kubernetes.manifest import INSTALLATION
 from paddock.runtimes.kubernetes.pod_settings import PodSettings
-from paddock.runtimes.kubernetes.resources import JOBS, PODS
-from paddock.runtimes.kubernetes.watching import NamespaceWatch
 from paddock.storage.drafts import new_draft_id
 from paddock.storage.scratch import room
 
@@ -56,47 +64,30 @@ class Cluster:
         self.client = client
         self.namespace = namespace
         self.installation = installation
-        labels = {INSTALLATION: installation}
-        self._changed = asyncio.Event()
-        self._watches = [NamespaceWatch(client, resource, namespace, labels) for resource in (JOBS, PODS)]
-        self._jobs: dict[str, Object] = {}
-        self._pods: dict[str, Object] = {}
-        for watch, known in zip(self._watches, (self._jobs, self._pods), strict=True):
-            watch.changed = partial(self._update, known)
+        self.watch = JobsWatch(client, namespace, installation)
         self.queue = Queue(self.look, self.tick)
-        self._contexts: list[AbstractAsyncContextManager[None]] = []
-
-    def _update(self, known: dict[str, Object], before: Object | None, now: Object | None) -> None:
-        if now is not None:
-            known[now["metadata"]["name"]] = now
-        elif before is not None:
-            known.pop(before["metadata"]["name"], None)
-        self._changed.set()
+        self._running: AbstractAsyncContextManager[None] | None = None
 
     def look(self) -> list[JobSeen]:
-        placed = {_step_of(pod) for pod in self._pods.values() if _is(pod, "PodScheduled")}
+        placed = {_step_of(pod) for pod in self.watch.pods if _is(pod, "PodScheduled")}
         return [
             JobSeen(step, step in placed)
-            for job in self._jobs.values()
+            for job in self.watch.jobs
             if (step := _step_of(job)) is not None and not any(_is(job, ended) for ended in ENDED)
         ]
 
     async def tick(self) -> None:
-        self._changed.clear()
-        try:
-            async with asyncio.timeout(backpressure.LOOK_AGAIN.total_seconds()):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+        with contextlib.suppress(TimeoutError):
+            async with self.watch.changes() as changed, asyncio.timeout(backpressure.LOOK_AGAIN.total_seconds()):
+                await changed.wait()
 
     async def watching(self) -> None:
         """Begins once, on first use; it ends with the process."""
-        if not self._contexts:
-            self._contexts = [watch.running() for watch in self._watches]
-            for context in self._contexts:
-                await context.__aenter__()
+        if self._running is None:
+            self._running = self.watch.running()
+            await self._running.__aenter__()
         for _ in range(SYNC_LOOKS):
-            if all(watch.synced for watch in self._watches):
+            if self.watch.synced:
                 return
             await asyncio.sleep(SYNC_SECONDS)
         raise TransientResourceError(
@@ -106,9 +97,9 @@ class Cluster:
         )
 
     async def close(self) -> None:
-        for context in self._contexts:
-            await context.__aexit__(None, None, None)
-        self._contexts = []
+        if self._running is not None:
+            await self._running.__aexit__(None, None, None)
+            self._running = None
         await self.client.close()
 
     @property
@@ -116,7 +107,7 @@ class Cluster:
         async def installation() -> str:
             return self.installation
 
-        return JobCluster(self.client, installation)
+        return JobCluster(self.client, installation, watch=self.watch)
 
 
 def _step_of(found: Object) -> str | None:
@@ -223,6 +214,8 @@ async def _contained(
             await _run(turn, resources, spec, cluster, f"{prefix}/{draft}")
         await _remove_job(turn, cluster)
     await _bring(resources, prefix, draft, folder)
+    if settings.secrets:
+        await _bring_hidden(resources, f"{prefix}/{draft}", folder)
     return None
 
 
@@ -257,7 +250,7 @@ async def _run(
 ) -> Outcome | None:
     prefix, _, draft = place.rpartition("/")
     try:
-        await run_container(turn, spec, cluster.jobs)
+        await run_container(turn, spec, cluster.jobs, partial(_hiding, turn, resources, spec, place))
     except InfrastructureError as problem:
         if await sealed_outputs(resources.store, prefix, draft) is not None:
             turn.log.warning("Its outputs are whole, though its Job failed.", problem=problem.message)
@@ -277,6 +270,13 @@ async def _run(
             "The containers ended well, and what they wrote did not arrive.", code="not_shipped", budget="cluster"
         )
     return None
+
+
+async def _hiding(turn: Turn[Any], resources: IngestResources, spec: JobSpec, place: str) -> Hide:
+    """The values of its secrets are known in its pod alone."""
+    if not any(container.secrets for container in spec.all):
+        return str
+    return hiding_by_sums(await told_hidden(resources.store, place), turn.secrets["transfer_token"])
 
 
 async def _forget_draft(turn: Turn[Any]) -> None:
@@ -316,6 +316,13 @@ def _spec(
         pods=setting_of_runtime(resources.config, "runtime_kubernetes") or PodSettings(),
     )
     return job_spec(facts, settings)
+
+
+async def _bring_hidden(resources: IngestResources, place: str, folder: StepFolder) -> None:
+    """For the reader of a tap's messages, who knows no store."""
+    told = await told_hidden(resources.store, place)
+    if told is not None:
+        (folder.inputs / HIDDEN).write_bytes(told)
 
 
 async def _bring(resources: IngestResources, prefix: str, draft: str, folder: StepFolder) -> None:

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from paddock.ingest.source_settings import Hook, Source
-from paddock.ingest.transfer_files import CATALOG, CONFIG, EXIT_CODE, MESSAGES, MESSAGES_BYTES, SESSION, Step
+from paddock.ingest.transfer_files import (
+    CATALOG,
+    CONFIG,
+    EXIT_CODE,
+    HIDDEN_VARIABLE,
+    MESSAGES,
+    MESSAGES_BYTES,
+    SESSION,
+    Step,
+)
 from paddock.runtimes.kubernetes.job_manifest import Container, JobSpec
 from paddock.runtimes.kubernetes.pod_settings import PodSettings
 
@@ -64,12 +73,19 @@ def job_spec(facts: StepFacts, settings: Source | Hook) -> JobSpec:
     }
     mounts = {IN: "in", OUT: "out", "/tmp": "tmp"}  # noqa: S108  the pod's own
 
-    def helper(name: str) -> Container:
+    secrets = {
+        variable: (place.secret, place.key)
+        for variable, place in settings.secrets.items()
+        if place.secret is not None and place.key is not None
+    }
+
+    def helper(name: str, secrets: Mapping[str, tuple[str, str]]) -> Container:
         return Container(
             name=name,
             image=facts.image,
             args=["ingest", "transfer", name],
             environment=ours,
+            secrets=secrets,
             mounts=mounts,
             memory_bytes=OURS_BYTES,
             cpu=OURS_CPU,
@@ -81,23 +97,21 @@ def job_spec(facts: StepFacts, settings: Source | Hook) -> JobSpec:
         image=settings.image,
         command=_command(facts, settings),
         environment=_variables(facts),
-        secrets={
-            variable: (place.secret, place.key)
-            for variable, place in settings.secrets.items()
-            if place.secret is not None and place.key is not None
-        },
+        secrets=secrets,
         mounts=mounts,
         read_only=["in"],
         memory_bytes=settings.memory,
         cpu=settings.cpu,
     )
+    # It tells the worker what they look like, so that nobody reads them in the log of the step.
+    hidden = {f"{HIDDEN_VARIABLE}{n}": place for n, place in enumerate(secrets.values())}
     free = isinstance(settings, Source) or settings.network
     return JobSpec(
         namespace=facts.namespace,
         name=f"ingest-{facts.job}" + ("" if facts.hook is None else f"-{_short(facts.hook)}"),
         main="step",
-        init=[helper("fetch"), step],
-        containers=[helper("ship")],
+        init=[helper("fetch", hidden), step],
+        containers=[helper("ship", {})],
         volumes={"in": IN_BYTES, "out": OUT_BYTES, "tmp": TMP_BYTES},
         labels={EGRESS: "any" if free else "none"},
         settings=facts.pods,

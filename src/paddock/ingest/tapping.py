@@ -5,7 +5,7 @@ goes on from there. One that fails after such a STATE made progress: what came b
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ import orjson
 
 from paddock.ingest import launching, outputs, records
 from paddock.ingest.fetching import Run, check_listed, sealed_batch, stored
+from paddock.ingest.hiding import Hide, hiding, hiding_by_sums
 from paddock.ingest.launching import Ended, StepFolder
 from paddock.ingest.messages import Reader, Said, State, keys_of, states_of
 from paddock.ingest.model import Fetched, FetchedBatch, FetchPayload, prefix_of_step
@@ -23,7 +24,7 @@ from paddock.ingest.resources import IngestResources, secret_values
 from paddock.ingest.settings import IngestSettings
 from paddock.ingest.source_settings import Source
 from paddock.ingest.stepping import BAD_INPUT, TRY_LATER, definition_sha256, failure, variables
-from paddock.ingest.transfer_files import EXIT_CODE, EXIT_CODE_BYTES, MESSAGES, MESSAGES_BYTES
+from paddock.ingest.transfer_files import EXIT_CODE, EXIT_CODE_BYTES, HIDDEN, MESSAGES, MESSAGES_BYTES
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.jobs.model import JobError
 from paddock.jobs.outcomes import Outcome, PermanentFailure, TransientFailure, done
@@ -46,9 +47,15 @@ async def run(
     source = resources.source(turn.payload.source)
     tap = Tap(turn, resources, source, draft_id)
     if run_tap is not None:
-        return await run_tap(turn, resources, folder) or await _read_file(tap, folder)
+        failed = await run_tap(turn, resources, folder)
+        if failed is not None:
+            return failed
+        if source.secrets:
+            told = folder.inputs / HIDDEN
+            tap.hide = hiding_by_sums(told.read_bytes() if told.exists() else None, turn.secrets["transfer_token"])
+        return await _read_file(tap, folder)
     hidden = [*secret_values(source.secrets).values()]
-    tap.hide = launching.hiding(hidden)
+    tap.hide = hiding(hidden)
     async with resources.places:
         ended, problem = await _run_here(turn, source, folder, tap, hidden)
     return await tap.outcome(ended, problem)
@@ -183,8 +190,8 @@ class Tap:
     place: Place | None = None
     stopped: bool = False
     cut: bool = False
-    # What the tap says of itself may hold a secret that it was given. Elsewhere its secrets are not known here.
-    hide: Callable[[str], str] = str
+    # What the tap says of itself may hold a secret that it was given.
+    hide: Hide = str
 
     def __post_init__(self) -> None:
         assert self.source.protocol != "files"

@@ -17,14 +17,22 @@ PIECE = 8 << 20
 # The whole standard output of a tap, and how it ended.
 MESSAGES, MESSAGES_BYTES = "messages.jsonl", 1 << 30
 EXIT_CODE, EXIT_CODE_BYTES = "exit-code", 4
+# What the values of the step's secrets look like, told by `fetch`. It is never sealed: no record depends on it.
+HIDDEN, HIDDEN_BYTES = "hidden.json", PIECE
+# In the environment of `fetch`, with a number behind it: the value of a secret.
+HIDDEN_VARIABLE = "PADDOCK_HIDDEN_"
 # What of each step counts, and how long each file may be. One byte more is taken than is read: too much is seen as too much.
 OUTPUTS: Mapping[str, Mapping[str, int]] = {
     "fetch": {
         **dict.fromkeys(("records.jsonl", "session.json"), MAX_FILE + 1),
         MESSAGES: MESSAGES_BYTES,
         EXIT_CODE: EXIT_CODE_BYTES,
+        HIDDEN: HIDDEN_BYTES,
     },
-    "hooks": dict.fromkeys(("features.jsonl", "rejections.jsonl", "errors.jsonl"), MAX_FILE + 1),
+    "hooks": {
+        **dict.fromkeys(("features.jsonl", "rejections.jsonl", "errors.jsonl"), MAX_FILE + 1),
+        HIDDEN: HIDDEN_BYTES,
+    },
 }
 CONFIG, SESSION, CATALOG, STORED = "config.json", "session.json", "catalog.json", "stored.jsonl"
 # In a job's saved state: the draft that its container's outputs go to.
@@ -43,6 +51,17 @@ def token_of(key: bytes, run: str, batch: int, step: str) -> str:
 
 def piece_name(name: str, piece: int) -> str:
     return f"{name}.{piece:05d}"
+
+
+async def told_hidden(store: "Store", place: str) -> bytes | None:
+    """What `fetch` told of the step's secrets, below the draft at `place`. None: nothing, or it cannot be had now."""
+    from paddock.jobs.errors import InfrastructureError
+
+    key = f"{place}/{piece_name(HIDDEN, 0)}"
+    try:
+        return None if await store.size(key) is None else await store.read(key)
+    except InfrastructureError:
+        return None
 
 
 async def sealed_outputs(

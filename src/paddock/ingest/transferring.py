@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.ingest.outputs import InvalidOutput
-from paddock.ingest.transfer_files import OUTPUTS, PIECE, STORED
+from paddock.ingest.transfer_files import HIDDEN, HIDDEN_VARIABLE, OUTPUTS, PIECE, STORED
 
 TRIES, PAUSE_SECONDS, ANSWER_SECONDS = 6, 2.0, 120
 # The platform's fault, whatever it was: it is tried again.
@@ -74,6 +74,16 @@ def fetch(plane: Plane, folder: Path) -> None:
         (folder / STORED).unlink()
 
 
+def tell_hidden(plane: Plane, values: Sequence[str], token: str, draft: str) -> None:
+    """What the values of the step's secrets look like. Where nobody could be told, the worker shows nothing of its log."""
+    from paddock.ingest.hiding import sums_of
+
+    try:
+        plane.send("PUT", f"outputs/{draft}/{HIDDEN}/0", sums_of(values, token))
+    except TransferFailed as problem:
+        sys.stderr.write(f"The log of this step will be left out: {problem}\n")
+
+
 def ship(plane: Plane, folder: Path, step: str, draft: str) -> None:
     """The named outputs, in pieces, and then the seal."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -115,6 +125,8 @@ def main(what: str, environ: Mapping[str, str]) -> int:
         plane = Plane(environ)
         if what == "fetch":
             fetch(plane, Path(environ["PADDOCK_IN"]))
+            if values := [value for name, value in environ.items() if name.startswith(HIDDEN_VARIABLE)]:
+                tell_hidden(plane, values, environ["PADDOCK_TRANSFER_TOKEN"], environ["PADDOCK_DRAFT"])
         else:
             ship(plane, Path(environ["PADDOCK_OUT"]), environ["PADDOCK_STEP"], environ["PADDOCK_DRAFT"])
     except (TransferFailed, OSError, ValueError) as problem:

@@ -86,7 +86,7 @@ class Kubernetes:
                 params = {"container": container, "tailLines": str(lines), "limitBytes": str(limit)}
                 body = await self._repeated_bytes("get", "pods/log", path, params, accept="*/*")
                 if len(body) < limit or lines == 1:
-                    return body[-most:].decode("utf-8", "replace")
+                    return _last(body, most).decode("utf-8", "replace")
                 lines = max(1, lines // FEWER)
         except ApiError as problem:
             if problem.code in (400, 404):
@@ -324,6 +324,14 @@ def _no_answer(problem: BaseException, verb: str, what: str, *, doubt: bool = Fa
 
 def _read(body: bytes) -> Object:
     return cast(Object, orjson.loads(body))
+
+
+def _last(body: bytes, most: int) -> bytes:
+    """Whole lines, if there is one: a value that nobody may read is not known by a half of it."""
+    if len(body) <= most:
+        return body
+    kept = body[-most - 1 :]
+    return kept.partition(b"\n")[2] or kept[1:]
 
 
 def _selectors(labels: Mapping[str, str] | None, fields: Mapping[str, str] | None) -> dict[str, str]:

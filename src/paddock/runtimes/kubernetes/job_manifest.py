@@ -19,7 +19,8 @@ KEPT_SECONDS = 3600
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """`secrets` names variables by (Secret, key); `mounts` folders by the volume that is there, and `read_only` those volumes
-    that it may not change. `ours`: Paddock put it beside the main one, and its failures are the platform's."""
+    that it may not change. `ours`: Paddock put it beside the main one, and its failures are the platform's. It starts without a
+    Secret that is not there: that is for the main one to fail for."""
 
     name: str
     image: str
@@ -131,6 +132,7 @@ def _container(one: Container, spec: JobSpec, memory_bytes: int) -> Object:
     limits = {"memory": room["memory"]} if one.ours else room
     # What a pod writes counts against its node: all of its volumes and a little for its log.
     disk = {"ephemeral-storage": quantity(sum(spec.volumes.values()) + (64 << 20))}
+    optional = {"optional": True} if one.ours else {}
     told: Object = {
         "name": one.name,
         "image": one.image,
@@ -144,7 +146,7 @@ def _container(one: Container, spec: JobSpec, memory_bytes: int) -> Object:
         "env": [
             *({"name": name, "value": value} for name, value in one.environment.items()),
             *(
-                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, **optional}}}
                 for name, (secret, key) in one.secrets.items()
             ),
         ],

@@ -3,11 +3,14 @@
 Promises
 - The number of the try is saved before its Job is made, and the Job carries it. So whoever comes after a kill finds the Job that
   runs, and takes it over; a second one of the same try is never made.
+- A watch, where there is one, only tells when to look: that a Job ended or failed is read from the API server.
 - Log and evidence are read before a Job is deleted, and it is deleted by its UID. `clean_container` deletes what is left.
 - What a failure means is `failures`' business; how often each category came is saved with the job and counts for the next.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -21,6 +24,7 @@ from paddock.runtimes.kubernetes.client import Kubernetes, Object
 from paddock.runtimes.kubernetes.creating import NameTaken, ensure
 from paddock.runtimes.kubernetes.errors import ApiError
 from paddock.runtimes.kubernetes.facts import Fact
+from paddock.runtimes.kubernetes.following import JobsWatch, owned_by
 from paddock.runtimes.kubernetes.job_manifest import JOB, TRY, JobSpec, job_of, name_of
 from paddock.runtimes.kubernetes.manifest import INSTALLATION
 from paddock.runtimes.kubernetes.objects import Event, Job, Pod
@@ -29,8 +33,9 @@ from paddock.runtimes.kubernetes.resources import EVENTS, JOBS, PODS
 
 # A Job that has no pod by then tells by its events why.
 NO_POD_AFTER = timedelta(seconds=15)
-# Between two looks.
+# Between two looks; and where a watch tells of changes, to see that a clock is over.
 PAUSES = (0.2, 0.5, 1.0, 2.0)
+WATCHED_PAUSE = 5.0
 NET = timedelta(minutes=5)
 LOG_BYTES = 64 << 10
 KEY = "container"
@@ -45,19 +50,30 @@ class ContainerEnd:
     node: str
 
 
+Hide = Callable[[str], str]
+
+
+async def nothing_hidden() -> Hide:
+    return str
+
+
 @dataclass
 class JobCluster:
-    """Where Jobs run. `installation` gives the id that ours carry, or raises."""
+    """Where Jobs run. `installation` gives the id that ours carry, or raises. Without a `watch` each turn polls its Job."""
 
     client: Kubernetes
     installation: Callable[[], Awaitable[str]]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    watch: JobsWatch | None = None
 
 
-async def run_container(turn: Turn[Any], spec: JobSpec, cluster: JobCluster) -> ContainerEnd:
-    """Raises what its failure means. Saves its own state under `container` and leaves the rest as it is."""
+async def run_container(
+    turn: Turn[Any], spec: JobSpec, cluster: JobCluster, hiding: Callable[[], Awaitable[Hide]] = nothing_hidden
+) -> ContainerEnd:
+    """Raises what its failure means. Saves its own state under `container` and leaves the rest as it is. `hiding` is asked,
+    once the containers said something, what of it nobody may read."""
     while True:
-        run = _Run(turn, spec, cluster, await cluster.installation())
+        run = _Run(turn, spec, cluster, await cluster.installation(), hiding)
         end = await run.to_its_end()
         if end is not None:
             return end
@@ -109,6 +125,7 @@ class _Run:
     spec: JobSpec
     cluster: JobCluster
     installation: str
+    hiding: Callable[[], Awaitable[Hide]]
     state: JsonObject = field(default_factory=dict)
     # Since when what may settle is as it is.
     unsettled_since: datetime | None = None
@@ -190,32 +207,63 @@ class _Run:
         )
 
     async def _wait(self, job: Object) -> ContainerEnd | None:
+        """An end that a watch told of, good or bad, is one only once it was read from the API server."""
         looks = 0
-        while True:
-            pods = await self._pods(job)
-            if await self._has_started(pods):
-                self.state["started"] = True
-                await self._save()
-            if _is_complete(cast(Job, job)):
-                return await self._done(job, pods)
-            if (seen := await self._facts(job, pods)) and (diagnosis := self._judged(seen, pods)):
-                if diagnosis.verdict == "larger" and await self._larger(diagnosis, job, pods):
-                    return None
-                raise await self._failed(seen, job, pods, diagnosis)
-            await self.client.clock.sleep(PAUSES[min(looks, len(PAUSES) - 1)])
-            looks += 1
-            found = await self.ours.read(self.state["name"])
-            if found is None:
-                raise await self._failed([facts.gone(self.about, started=self.state["started"])], None, pods)
-            job = found
+        async with self._changes() as changed:
+            pods, was_read = await self._pods(job), True
+            while True:
+                if await self._has_started(pods):
+                    self.state["started"] = True
+                    await self._save()
+                complete = _is_complete(cast(Job, job))
+                seen = [] if complete else await self._facts(job, pods)
+                diagnosis = self._judged(seen, pods) if seen else None
+                if (complete or diagnosis is not None) and not was_read:
+                    job, pods = await self._read(pods)
+                    was_read = True
+                    continue
+                if complete:
+                    return await self._done(job, pods)
+                if diagnosis is not None:
+                    if diagnosis.verdict == "larger" and await self._larger(diagnosis, job, pods):
+                        return None
+                    raise await self._failed(seen, job, pods, diagnosis)
+                await self._pause(changed, looks)
+                looks += 1
+                told = self._watched()
+                was_read = told is None
+                job, pods = told or await self._read(pods)
+
+    def _changes(self) -> AbstractAsyncContextManager[asyncio.Event | None]:
+        watch = self.cluster.watch
+        return nullcontext() if watch is None else watch.changes(str(self.turn.id))
+
+    def _watched(self) -> tuple[Object, Sequence[Pod]] | None:
+        """None: no watch knows it, and the API server is asked."""
+        watch = self.cluster.watch
+        return None if watch is None else cast(Any, watch.job(self.state["name"]))
+
+    async def _pause(self, changed: asyncio.Event | None, looks: int) -> None:
+        polled = PAUSES[min(looks, len(PAUSES) - 1)]
+        if changed is None:
+            await self.client.clock.sleep(polled)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(polled if self._watched() is None else WATCHED_PAUSE):
+                await changed.wait()
+        changed.clear()
+
+    async def _read(self, pods: Sequence[Pod]) -> tuple[Object, Sequence[Pod]]:
+        """`pods` are those that were seen last."""
+        found = await self.ours.read(self.state["name"])
+        if found is None:
+            raise await self._failed([facts.gone(self.about, started=self.state["started"])], None, pods)
+        return found, await self._pods(found)
 
     async def _pods(self, job: Object) -> Sequence[Pod]:
         labels = {INSTALLATION: self.installation, JOB: str(self.turn.id), TRY: str(self.state["try"])}
         found = await self.client.list(PODS, self.spec.namespace, labels=labels)
-        # One job of ours may run several containers, one after the other: the pod of the one before may still be there.
-        uid = job["metadata"]["uid"]
-        owned = [pod for pod in found if any(one["uid"] == uid for one in pod["metadata"].get("ownerReferences") or ())]
-        return cast(Sequence[Pod], owned)
+        return cast(Sequence[Pod], owned_by(job, found))
 
     async def _has_started(self, pods: Sequence[Pod]) -> bool:
         return not self.state["started"] and any(facts.has_started(pod, self.spec.main) for pod in pods)
@@ -285,6 +333,9 @@ class _Run:
         assert diagnosis is not None
         if diagnosis.verdict == "larger":
             diagnosis = replace(diagnosis, verdict="permanent", mended_by="you")
+        if self.state["started"] and diagnosis.words:
+            # A container may say with its end what it likes.
+            diagnosis = replace(diagnosis, words=(await self.hiding())(diagnosis.words))
         self._tell(await self._logs(pods))
         self.turn.log.error(diagnosis.message, category=diagnosis.category, words=diagnosis.words, node=diagnosis.node)
         self.state["diagnosis"] = diagnosis.as_json()
@@ -325,7 +376,10 @@ class _Run:
                 text = None
             if text:
                 found[container.name] = text
-        return found
+        if not found:
+            return found
+        hide = await self.hiding()
+        return {name: await asyncio.to_thread(hide, text) for name, text in found.items()}
 
     def _tell(self, logs: dict[str, str]) -> None:
         for name, text in logs.items():

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 import structlog
@@ -48,6 +48,10 @@ class NamespaceWatch:
 
     def get(self, name: str) -> Object | None:
         return self._objects.get(name) if self._synced else None
+
+    def all(self) -> Collection[Object]:
+        """As it was last known, while the line is broken too."""
+        return self._objects.values()
 
     def note(self, found: Object) -> None:
         """What was just made or read, so that those who poll need not ask until the watch has told of it."""
