@@ -33,7 +33,7 @@ from bench.figures import Figure, at_least, at_most, missing, percentile, shown
 from bench.paddock_processes import Serve, serving, working
 from paddock.config import Config, load
 from paddock.ingest import fetching, publishing
-from paddock.ingest.launching import Ended
+from paddock.ingest.launching import CommandEnd
 from paddock.ingest.model import BatchPayload, Fetched, FetchPayload
 from paddock.ingest.resources import IngestResources
 from paddock.ingest.tapping import FileOfMessages, Tap
@@ -228,7 +228,7 @@ async def _read_messages(folder: Path, path: Path, n: int) -> None:
     tap = Tap(_turn(payload), resources, resources.source("bench"), uuid4().hex)
     with path.open("rb") as file:
         await tap.listen(FileOfMessages(file))
-    _done(await tap.outcome(Ended(0, None, None, None, []), None))
+    _done(await tap.outcome(CommandEnd(0, None, None, None, []), None))
 
 
 # A small batch, from start to published

@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from paddock.ingest import launching
-from paddock.ingest.launching import Ended
+from paddock.ingest.launching import CommandEnd
 from tests.playing import until
 
 
-async def run(folder: Path, text: str, **settings: Any) -> tuple[Ended, list[str]]:
+async def run(folder: Path, text: str, **settings: Any) -> tuple[CommandEnd, list[str]]:
     (folder / "command.py").write_text(text)
     said: list[str] = []
     asked: dict[str, Any] = {

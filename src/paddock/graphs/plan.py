@@ -9,7 +9,7 @@ from paddock.declared_types import BadType, Type, parse
 from paddock.graphs.problems import Problem, invalid
 
 
-class Column(msgspec.Struct, frozen=True):
+class PlanColumn(msgspec.Struct, frozen=True):
     name: str
     type: str
 
@@ -26,8 +26,8 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Nodes(msgspec.Struct, frozen=True):
     label: str
-    key: Column
-    properties: list[Column]
+    key: PlanColumn
+    properties: list[PlanColumn]
     rows: int
     files: list[File]
 
@@ -36,7 +36,7 @@ class Edges(msgspec.Struct, frozen=True, rename={"from_label": "from", "to_label
     type: str
     from_label: str
     to_label: str
-    properties: list[Column]
+    properties: list[PlanColumn]
     rows: int
     files: list[File]
 
@@ -92,7 +92,7 @@ def _check(plan: Plan) -> None:
             raise invalid("body", f"{edges.type} leads to a label that is not among the nodes.")
 
 
-def columns_of(plan: Plan, table: Table) -> list[Column]:
+def columns_of(plan: Plan, table: Table) -> list[PlanColumn]:
     """As they are declared; the key columns of an edge have no names of their own."""
     if table.section == "nodes":
         nodes = next(one for one in plan.nodes if one.label == table.name)
@@ -100,7 +100,7 @@ def columns_of(plan: Plan, table: Table) -> list[Column]:
     return next(one for one in plan.edges if one.type == table.name).properties
 
 
-def loadable(column: Column) -> Type:
+def loadable(column: PlanColumn) -> Type:
     """Its type, if the engines can load it: a DECIMAL inside a LIST or MAP crashes both."""
     try:
         type = parse(column.type)

@@ -39,7 +39,7 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended. `exit` is negative for a signal; None: it could not be started, and `problem` says why."""
 
     exit: int | None
@@ -100,7 +100,7 @@ async def run(
     log: Callable[[str], None],
     messages: "Messages | None" = None,
     hidden: Sequence[str] = (),
-) -> Ended:
+) -> CommandEnd:
     """With `messages` the command's standard output goes there, and only its errors are its log. `hidden` are values that a
     command may print and nobody may read."""
     ours, theirs = os.pipe()
@@ -260,9 +260,9 @@ async def _report(fd: int) -> dict[str, object]:
     return json.loads(said) if said.endswith(b"\n") else {"problem": "EIO", "message": "The launcher was killed."}
 
 
-def _ended(report: Mapping[str, object], last: Sequence[str]) -> Ended:
+def _ended(report: Mapping[str, object], last: Sequence[str]) -> CommandEnd:
     code, stopped, problem, message = (report.get(name) for name in ("exit", "stopped", "problem", "message"))
-    return Ended(
+    return CommandEnd(
         code if isinstance(code, int) else None,
         stopped if isinstance(stopped, str) else None,
         problem if isinstance(problem, str) else None,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from paddock.ingest import launching
-from paddock.ingest.launching import Ended, StepFolder
+from paddock.ingest.launching import CommandEnd, StepFolder
 from paddock.ingest.model import StepPayload
 from paddock.ingest.resources import secret_values
 from paddock.ingest.source_settings import Hook, Source
@@ -36,7 +36,9 @@ def variables(turn: Turn[Any], settings: Source | Hook, folder: StepFolder) -> d
     }
 
 
-async def run_command(turn: Turn[Any], settings: Source | Hook, folder: StepFolder, more: Mapping[str, str]) -> Ended:
+async def run_command(
+    turn: Turn[Any], settings: Source | Hook, folder: StepFolder, more: Mapping[str, str]
+) -> CommandEnd:
     (folder.inputs / "config.json").write_bytes(orjson.dumps(settings.config))
     return await launching.run(
         settings.command,
@@ -49,7 +51,9 @@ async def run_command(turn: Turn[Any], settings: Source | Hook, folder: StepFold
     )
 
 
-def failure(who: str, ended: Ended, settings: Source | Hook, *, tries: int, unknown_may_repeat: bool) -> Outcome | None:
+def failure(
+    who: str, ended: CommandEnd, settings: Source | Hook, *, tries: int, unknown_may_repeat: bool
+) -> Outcome | None:
     """None: it did its work. One table for what an end means; `who` begins the sentence."""
     if ended.exit == 0 and ended.stopped is None:
         return None
@@ -74,7 +78,7 @@ def failure(who: str, ended: Ended, settings: Source | Hook, *, tries: int, unkn
     return _permanent("command_failed", text, ended)
 
 
-def _not_started(who: str, ended: Ended, settings: Source | Hook) -> Outcome:
+def _not_started(who: str, ended: CommandEnd, settings: Source | Hook) -> Outcome:
     if ended.problem in PRESSED:
         raise TransientResourceError(
             f"{who} could not be started: the machine has no room for another process.", budget="cluster"
@@ -88,11 +92,11 @@ def _not_started(who: str, ended: Ended, settings: Source | Hook) -> Outcome:
     )
 
 
-def _permanent(code: str, message: str, ended: Ended, hint: str | None = None) -> PermanentFailure:
+def _permanent(code: str, message: str, ended: CommandEnd, hint: str | None = None) -> PermanentFailure:
     return PermanentFailure(_error(code, message, ended, hint))
 
 
-def _error(code: str, message: str, ended: Ended, hint: str | None = None) -> JobError:
+def _error(code: str, message: str, ended: CommandEnd, hint: str | None = None) -> JobError:
     return JobError(code, message, hint, traceback="\n".join(ended.last_lines) or None)
 
 

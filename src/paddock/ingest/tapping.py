@@ -16,7 +16,7 @@ import orjson
 from paddock.ingest import launching, outputs, records
 from paddock.ingest.fetching import Run, check_listed, sealed_batch, stored
 from paddock.ingest.hiding import Hide, hiding, hiding_by_sums
-from paddock.ingest.launching import Ended, StepFolder
+from paddock.ingest.launching import CommandEnd, StepFolder
 from paddock.ingest.messages import Reader, Said, State, keys_of, states_of
 from paddock.ingest.model import Fetched, FetchedBatch, FetchPayload, prefix_of_step
 from paddock.ingest.outputs import InvalidOutput, Record, key_of
@@ -63,7 +63,7 @@ async def run(
 
 async def _run_here(
     turn: Turn[FetchPayload], source: Source, folder: StepFolder, tap: "Tap", hidden: Sequence[str]
-) -> tuple[Ended, InvalidOutput | None]:
+) -> tuple[CommandEnd, InvalidOutput | None]:
     problem: InvalidOutput | None = None
     with launching.Messages() as messages:
         command = asyncio.create_task(
@@ -100,7 +100,7 @@ async def _read_file(tap: "Tap", folder: StepFolder) -> Outcome:
                 await tap.listen(FileOfMessages(file))
             except InvalidOutput as invalid:
                 problem = invalid
-    return await tap.outcome(Ended(_exit_code(folder), None, None, None, []), problem)
+    return await tap.outcome(CommandEnd(_exit_code(folder), None, None, None, []), problem)
 
 
 def _exit_code(folder: StepFolder) -> int:
@@ -271,7 +271,7 @@ class Tap:
     def _rows(self) -> int:
         return sum(batch.records for batch in self.batches)
 
-    async def outcome(self, ended: Ended, problem: InvalidOutput | None) -> Outcome:
+    async def outcome(self, ended: CommandEnd, problem: InvalidOutput | None) -> Outcome:
         failed = None if self.stopped else self._failure(ended, problem)
         if self.cut or (failed is None and not self.stopped):
             return await self._done(None if self.place is None else self.place.session, has_more=self.cut)
@@ -300,7 +300,7 @@ class Tap:
         )
         return done(found.model_dump(mode="json"))
 
-    def _failure(self, ended: Ended, problem: InvalidOutput | None) -> Outcome | None:
+    def _failure(self, ended: CommandEnd, problem: InvalidOutput | None) -> Outcome | None:
         who = f"The tap of '{self.turn.payload.source}'"
         said = self.reader.error
         message = "" if said is None else f"{who} says: {self.hide(said.message)[:500]}"

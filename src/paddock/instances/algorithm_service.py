@@ -13,7 +13,7 @@ from paddock.api.errors import ApiError, invalid_field, not_found
 from paddock.api.ids import path_id
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
-from paddock.instances import activity, lines, service
+from paddock.instances import activity, endpoints, service
 from paddock.instances.algorithms import ALGORITHM
 from paddock.instances.model import SQL, Instance, subject_of
 from paddock.jobs import reading
@@ -47,10 +47,10 @@ async def run(
 ) -> Job:
     """The execution, once the instance has accepted it; what it refuses is refused here."""
     found = await service.changeable(plane, caller, text)
-    line = await lines.line_to(plane, found.id)
+    endpoint = await endpoints.endpoint_of(plane, found.id)
     payload = {
         "instance_id": str(found.id),
-        "generation": str(line.generation),
+        "generation": str(endpoint.generation),
         "algorithm": checked_name(name),
         "parameters": parameters,
         "asked_by": caller.owner,

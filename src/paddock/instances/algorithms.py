@@ -15,7 +15,7 @@ from paddock.db.pool import Transaction
 from paddock.instances import finding, moving, talking
 from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
-from paddock.instances.talking import Answer, BadAnswer, Line, Unreachable, saved_address
+from paddock.instances.talking import Answer, BadAnswer, Endpoint, Unreachable, saved_address
 from paddock.jobs.core import Core
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, UserMistake
 from paddock.jobs.model import Job, JsonObject, NewEvent
@@ -45,12 +45,12 @@ async def run_algorithm(turn: Turn[AlgorithmPayload], core: Core, config: Config
     if turn.age > _timeout(turn.payload) + SLACK:
         raise PermanentRunnerError("The algorithm took longer than it may.", code="QUERY_TIMEOUT")
     try:
-        line = await _line(core, config, turn.payload)
-        if line is None:
+        endpoint = await _endpoint(core, config, turn.payload)
+        if endpoint is None:
             return _wait(turn, turn.saved)
         if not turn.saved.get("accepted"):
-            return await _begin(turn, line)
-        return await _look(turn, line)
+            return await _begin(turn, endpoint)
+        return await _look(turn, endpoint)
     except Unreachable:
         with contextlib.suppress(InfrastructureError):  # whoever runs it does not answer: then nobody knows
             await finding.look_after(core, config, UUID(turn.payload.instance_id))
@@ -66,7 +66,7 @@ def _timeout(payload: AlgorithmPayload) -> timedelta:
     return DEFAULT_TIMEOUT
 
 
-async def _line(core: Core, config: Config, payload: AlgorithmPayload) -> Line | None:
+async def _endpoint(core: Core, config: Config, payload: AlgorithmPayload) -> Endpoint | None:
     """None: it does not answer at the moment."""
     row = await core.db.fetchrow(SQL["secret"], UUID(payload.instance_id))
     if row is None or row["status"] != "running" or str(row["generation"]) != payload.generation:
@@ -79,14 +79,14 @@ async def _line(core: Core, config: Config, payload: AlgorithmPayload) -> Line |
     if runtime is not None and address is None:
         found = await runtime.get(row["pod_name"], "polled")
         address = None if found is None else found.address
-    return None if address is None else Line(address, row["generation"], row["token"])
+    return None if address is None else Endpoint(address, row["generation"], row["token"])
 
 
-async def _begin(turn: Turn[AlgorithmPayload], line: Line) -> Outcome:
+async def _begin(turn: Turn[AlgorithmPayload], endpoint: Endpoint) -> Outcome:
     """Told twice, the instance runs it once: it knows the execution by its id."""
     payload = turn.payload
     body = {**payload.parameters, "execution_id": str(turn.id), "owner": payload.asked_by}
-    answer = await talking.ask(line, "POST", f"/algo/{payload.algorithm}", body)
+    answer = await talking.ask(endpoint, "POST", f"/algo/{payload.algorithm}", body)
     if answer.status in (200, 202):
         return _wait(turn, {"accepted": True})
     error = _error(answer)
@@ -99,8 +99,8 @@ async def _begin(turn: Turn[AlgorithmPayload], line: Line) -> Outcome:
     raise UserMistake(error["message"], code=error["code"], hint=error.get("hint"))
 
 
-async def _look(turn: Turn[AlgorithmPayload], line: Line) -> Outcome:
-    answer = await talking.ask(line, "GET", f"/algo/executions/{turn.id}")
+async def _look(turn: Turn[AlgorithmPayload], endpoint: Endpoint) -> Outcome:
+    answer = await talking.ask(endpoint, "GET", f"/algo/executions/{turn.id}")
     if answer.status == 404:
         raise PermanentRunnerError("The instance no longer knows the execution.", code="instance_restarted")
     status = answer.data.get("status")
@@ -133,9 +133,9 @@ def _error(answer: Answer) -> JsonObject:
 async def clean_algorithm(turn: Turn[AlgorithmPayload], core: Core, config: Config) -> Outcome:
     """Stops it in the instance; one that is gone has stopped."""
     try:
-        line = await _line(core, config, turn.payload)
-        if line is not None:
-            await talking.ask(line, "POST", f"/algo/executions/{turn.cleanup_of}/cancel", {})
+        endpoint = await _endpoint(core, config, turn.payload)
+        if endpoint is not None:
+            await talking.ask(endpoint, "POST", f"/algo/executions/{turn.cleanup_of}/cancel", {})
     except (PermanentRunnerError, Unreachable, BadAnswer):
         pass
     return done()

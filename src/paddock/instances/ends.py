@@ -104,7 +104,7 @@ OF_RUNTIME = {
 }
 
 
-class Ended(Exception):
+class CannotStart(Exception):
     """The start cannot succeed, by a cause of the table of ends."""
 
     def __init__(
@@ -126,13 +126,15 @@ def cause_of(reported: str) -> str:
     return reported if reported in END_OF else "start_failed"
 
 
-def reported(status: JsonObject) -> Ended:
+def reported(status: JsonObject) -> CannotStart:
     """Of an instance server whose phase is `failed`."""
     error = status.get("error")
     error = error if isinstance(error, dict) else {}
     cause = cause_of(str(error.get("cause")))
     message, hint = error.get("message"), error.get("hint")
-    return Ended(cause, None if message is None else str(message)[:2_000], None if hint is None else str(hint)[:500])
+    return CannotStart(
+        cause, None if message is None else str(message)[:2_000], None if hint is None else str(hint)[:500]
+    )
 
 
 def error_of(

@@ -12,7 +12,7 @@ import orjson
 from paddock.config import Config
 from paddock.db.pool import Transaction
 from paddock.instances import keeping, limits, more_starts, moving, watching
-from paddock.instances.ends import END_OF, OF_RUNTIME, Ended, error_of, reported
+from paddock.instances.ends import END_OF, OF_RUNTIME, CannotStart, error_of, reported
 from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
 from paddock.jobs.core import Core
@@ -31,7 +31,7 @@ def _cause(found: Found | None, status: str, may_restart: bool) -> str:
     return "unknown_for_long" if found.state == "unknown" else OF_RUNTIME[found.why or "exited"]
 
 
-async def gave_up(core: Core, config: Config, id: UUID) -> Ended | None:
+async def gave_up(core: Core, config: Config, id: UUID) -> CannotStart | None:
     """Why one that should run says itself that it never will again: its process is there, and its engine is not. None: it
     does not say so."""
     try:
@@ -42,7 +42,7 @@ async def gave_up(core: Core, config: Config, id: UUID) -> Ended | None:
         return None
     said = reported(status)
     # It was loaded and ran, whatever it calls the cause.
-    return Ended("database_does_not_open", said.message, said.hint)
+    return CannotStart("database_does_not_open", said.message, said.hint)
 
 
 async def look_after(
@@ -93,7 +93,7 @@ async def _note_address(core: Core, seen: asyncpg.Record, found: Found) -> None:
 
 
 def _error(
-    runtime: Runtime, seen: asyncpg.Record, found: Found | None, ended: Ended | None, may_restart: bool
+    runtime: Runtime, seen: asyncpg.Record, found: Found | None, ended: CannotStart | None, may_restart: bool
 ) -> JsonObject:
     """What its end means; `ended` is what it said of that itself."""
     cause = _cause(found, seen["status"], may_restart) if ended is None else ended.cause

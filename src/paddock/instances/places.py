@@ -7,7 +7,7 @@ job: what goes over one is taken away and tried once more, and what cannot get b
 from datetime import timedelta
 from typing import Any
 
-from paddock.instances.ends import Ended
+from paddock.instances.ends import CannotStart
 from paddock.jobs.errors import TransientResourceError
 from paddock.jobs.model import JsonObject
 from paddock.jobs.turn import Turn
@@ -52,14 +52,14 @@ async def _judge(turn: Turn[Any], runtime: Runtime, saved: JsonObject, found: Fo
     """Its time is over. What cannot get better fails; else it is taken away, and the start is tried once more."""
     now, diagnosis, waiting = turn.age.total_seconds(), found.diagnosis, found.waiting
     if diagnosis is not None and diagnosis.verdict == "permanent":
-        raise Ended("refused", diagnosis.message, diagnosis=diagnosis)
+        raise CannotStart("refused", diagnosis.message, diagnosis=diagnosis)
     since = saved.get("no_room_since")
     if since is not None and now - since > NO_ROOM_FOR.total_seconds():
         words = diagnosis.words if diagnosis is not None else waiting.words if waiting is not None else ""
-        raise Ended("no_room", f"There is no room for the instance: {words}", diagnosis=diagnosis)
+        raise CannotStart("no_room", f"There is no room for the instance: {words}", diagnosis=diagnosis)
     late = saved.get("late_starts", 0) + (saved.get("clock") == "start")
     if late >= MOST_LATE_STARTS:
-        raise Ended("never_answered", None if diagnosis is None else diagnosis.message, diagnosis=diagnosis)
+        raise CannotStart("never_answered", None if diagnosis is None else diagnosis.message, diagnosis=diagnosis)
     # The same clock begins anew with the next one, and there is nothing yet that could have vanished.
     saved.update(started=False, clock=None, taken_away=found.uid, late_starts=late)
     await turn.save(saved, progress=False)

@@ -25,10 +25,10 @@ from paddock import metrics
 from paddock.api.errors import ApiError
 from paddock.api.plane import ControlPlane
 from paddock.api.tokens import Caller
-from paddock.instances import activity, lines, moving, talking
+from paddock.instances import activity, endpoints, moving, talking
 from paddock.instances.bodies import QueryBody
 from paddock.instances.model import SQL
-from paddock.instances.talking import Answer, BadAnswer, Line, Unreachable
+from paddock.instances.talking import Answer, BadAnswer, Endpoint, Unreachable
 from paddock.stopping import end
 
 JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
@@ -128,11 +128,11 @@ async def _exchanged(
     run: Callable[["_Exchange"], Awaitable[T]],
 ) -> T:
     for last in (False, True):
-        line = await lines.line_to(plane, id)
+        endpoint = await endpoints.endpoint_of(plane, id)
         try:
-            return await run(_Exchange(plane, id, line, method, path, body, accept))
+            return await run(_Exchange(plane, id, endpoint, method, path, body, accept))
         except Unreachable:
-            error = await lines.lost(plane, id, line.generation)
+            error = await endpoints.lost(plane, id, endpoint.generation)
             # The address that was remembered may be an older process's: once more with a fresh one.
             if last or error.code != "instance_unreachable" or method != "GET":
                 raise error from None
@@ -145,9 +145,9 @@ class _TooLarge(ApiError):
 
 class _Exchange:
     def __init__(
-        self, plane: ControlPlane, id: UUID, line: Line, method: str, path: str, body: object, accept: str
+        self, plane: ControlPlane, id: UUID, endpoint: Endpoint, method: str, path: str, body: object, accept: str
     ) -> None:
-        self.plane, self.id, self.line = plane, id, line
+        self.plane, self.id, self.endpoint = plane, id, endpoint
         self.method, self.path, self.accept = method, path, accept
         self.content = None if body is None else orjson.dumps(body)
         self.is_query = path in QUERIES
@@ -174,7 +174,7 @@ class _Exchange:
         """With its content type."""
         response = await self._begun(request, seconds)
         try:
-            talking.check_generation(self.line, response.headers)
+            talking.check_generation(self.endpoint, response.headers)
             await self._note_restarts(response.headers)
             return response, _content_type(response)
         except BaseException:
@@ -191,7 +191,7 @@ class _Exchange:
         details = answer.error.get("details")
         failed = isinstance(details, dict) and details.get("state") == "failed"
         if failed and answer.error.get("code") == "instance_not_running":
-            raise await lines.lost(self.plane, self.id, self.line.generation)
+            raise await endpoints.lost(self.plane, self.id, self.endpoint.generation)
         return answer
 
     async def _begun(self, request: Request, seconds: float) -> aiohttp.ClientResponse:
@@ -215,10 +215,10 @@ class _Exchange:
                 await end(asking)
 
     async def _ask(self) -> aiohttp.ClientResponse:
-        headers = {**self.line.headers, "Accept": self.accept, "Accept-Encoding": "identity"}
+        headers = {**self.endpoint.headers, "Accept": self.accept, "Accept-Encoding": "identity"}
         if self.content is not None:
             headers["Content-Type"] = JSON
-        url = self.line.address.url + self.path
+        url = self.endpoint.address.url + self.path
         return await talking.session().request(
             self.method, url, data=self.content, headers=headers, allow_redirects=False
         )
@@ -257,18 +257,18 @@ class _Exchange:
         """Each answer tells how often its engine was started anew; whoever first sees that rise records it."""
         told = headers.get(RESTARTS, "0")
         if not (told.isascii() and told.isdecimal() and len(told) < 7) or int(told) <= _known_restarts(
-            self.line.generation
+            self.endpoint.generation
         ):
             return
         said = headers.get(REASON, "")
         reason = said if said in REASONS else "other"
         async with self.plane.core.db.transaction() as tx:
-            row = await tx.fetchrow(SQL["note_engine_restarts"], self.id, self.line.generation, int(told))
+            row = await tx.fetchrow(SQL["note_engine_restarts"], self.id, self.endpoint.generation, int(told))
             if row is not None:
                 tx.count(metrics.default().instance_engine_restarts(reason), int(told) - row["seen"])
                 event = moving.event("engine_restarted", self.id, reason=reason, restarts=int(told))
                 await self.plane.core.make(tx, [event], owner=row["owner"])
-        _restarts[self.line.generation] = int(told)
+        _restarts[self.endpoint.generation] = int(told)
 
 
 # What this process has seen of each generation, so that the database is asked only when it rises.
@@ -276,7 +276,7 @@ _restarts: dict[UUID, int] = {}
 
 
 def _known_restarts(generation: UUID) -> int:
-    if len(_restarts) > lines.MOST_REMEMBERED:
+    if len(_restarts) > endpoints.MOST_REMEMBERED:
         _restarts.clear()
     return _restarts.get(generation, 0)
 

@@ -231,27 +231,27 @@ async def delete(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BulkVerdict:
     id: UUID
     verdict: str  # deleted, stopping, not_found, refused
     message: str | None = None
 
 
-async def delete_many(plane: ControlPlane, caller: Caller, body: BulkBody) -> Sequence[Verdict]:
+async def delete_many(plane: ControlPlane, caller: Caller, body: BulkBody) -> Sequence[BulkVerdict]:
     """Ten at a time; the waiting for all of them together is that for one."""
     ids = await _meant(plane, caller, body)
     if body.dry_run:
-        return [Verdict(id, "would_delete") for id in ids]
+        return [BulkVerdict(id, "would_delete") for id in ids]
     deadline, gate = time.monotonic() + DELETE_SECONDS, asyncio.Semaphore(TEN_AT_A_TIME)
 
-    async def one(id: UUID) -> Verdict:
+    async def one(id: UUID) -> BulkVerdict:
         async with gate:
             left = max(0.0, deadline - time.monotonic())
             try:
                 removal = await delete(plane, caller, str(id), reason=body.reason, seconds=left)
             except ApiError as refused:
-                return Verdict(id, "not_found" if refused.status_code == 404 else "refused", refused.message)
-            return Verdict(id, "deleted" if removal.what == "gone" else "stopping")
+                return BulkVerdict(id, "not_found" if refused.status_code == 404 else "refused", refused.message)
+            return BulkVerdict(id, "deleted" if removal.what == "gone" else "stopping")
 
     return await asyncio.gather(*(one(id) for id in ids))
 
@@ -300,6 +300,6 @@ def statuses_of(words: Sequence[str] | None) -> Sequence[str] | None:
     return words
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: BulkVerdict) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": verdict.id, "verdict": verdict.verdict}
     return shown if verdict.message is None else {**shown, "message": verdict.message}

@@ -18,11 +18,11 @@ from paddock.config import Config
 from paddock.db.pool import Transaction
 from paddock.exports import snapshot_states
 from paddock.instances import dropping, keeping, limits, loading, more_starts, moving, places, sizing, talking
-from paddock.instances.ends import END_OF, OF_RUNTIME, Ended, error_of, reported
+from paddock.instances.ends import END_OF, OF_RUNTIME, CannotStart, error_of, reported
 from paddock.instances.loading import CannotLoad
 from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
-from paddock.instances.talking import BadAnswer, Line, Unreachable
+from paddock.instances.talking import BadAnswer, Endpoint, Unreachable
 from paddock.jobs.core import Core
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.fencing import EXHAUSTED
@@ -56,12 +56,12 @@ async def run_start(turn: Turn[StartPayload], core: Core, config: Config) -> Out
         return done({"superseded": True})
     try:
         if "cause" in turn.saved:  # killed after it was saved
-            raise Ended(turn.saved["cause"], turn.saved["message"], turn.saved.get("hint"))
+            raise CannotStart(turn.saved["cause"], turn.saved["message"], turn.saved.get("hint"))
         runtime = runtime_of(config)
         if runtime is None:
-            raise Ended("start_failed", "This control plane has no runtime any more.", "Set PADDOCK_RUNTIME.")
+            raise CannotStart("start_failed", "This control plane has no runtime any more.", "Set PADDOCK_RUNTIME.")
         return await _Start(turn, core, config, runtime, row).look()
-    except Ended as ended:
+    except CannotStart as ended:
         return await _give_up(turn, config, row, ended)
     except InfrastructureError as problem:
         last = {"code": problem.code, "hint": problem.hint, "diagnosis": problem.evidence}
@@ -75,7 +75,7 @@ async def run_start(turn: Turn[StartPayload], core: Core, config: Config) -> Out
         raise
 
 
-async def _give_up(turn: Turn[StartPayload], config: Config, row: asyncpg.Record, ended: Ended) -> Outcome:
+async def _give_up(turn: Turn[StartPayload], config: Config, row: asyncpg.Record, ended: CannotStart) -> Outcome:
     runtime = runtime_of(config)
     words = None if runtime is None else runtime.words
     error = error_of(
@@ -114,23 +114,23 @@ class _Start:
         if found.address is None:
             await places.check(self.turn, self.runtime, self.saved, found)
             return self._wait(found=found)
-        line = Line(found.address, self.row["generation"], self.row["token"])
+        endpoint = Endpoint(found.address, self.row["generation"], self.row["token"])
         try:
-            return await self._ask(line)
+            return await self._ask(endpoint)
         except (Unreachable, BadAnswer):
             return self._wait()
 
-    async def _ended(self, found: Found) -> Ended:
+    async def _ended(self, found: Found) -> CannotStart:
         found = await self.runtime.get(found.name, "closely") or found
         cause = OF_RUNTIME[found.why or "exited"]
         if cause in ("exited", "failed") and not self.saved.get("answered"):
             cause = "never_answered"
         message = found.diagnosis.message if found.diagnosis is not None and cause == "never_answered" else None
-        return Ended(cause, message, diagnosis=found.diagnosis, phase=found.phase)
+        return CannotStart(cause, message, diagnosis=found.diagnosis, phase=found.phase)
 
     async def _begin(self, found: Found | None) -> Outcome:
         if found is None and self.saved.get("started"):
-            raise Ended("exited")
+            raise CannotStart("exited")
         # Its name is saved before it may run: the cleanup takes away what has that name.
         await self.turn.save({**self.saved, **self._progress("starting")}, progress=False)
         snapshot = await snapshot_states.get(self.core.db, self.row["snapshot_id"])
@@ -149,9 +149,9 @@ class _Start:
         try:
             started = await self._create(start)
         except StartRefused as refused:
-            raise Ended("refused", refused.message, refused.hint, diagnosis=refused.diagnosis) from None
+            raise CannotStart("refused", refused.message, refused.hint, diagnosis=refused.diagnosis) from None
         except NoRoom as full:
-            raise Ended("no_disk" if full.what == "disk" else "no_room", full.message) from None
+            raise CannotStart("no_disk" if full.what == "disk" else "no_room", full.message) from None
         return self._wait(started=started)
 
     async def _create(self, start: Start) -> bool:
@@ -164,35 +164,37 @@ class _Start:
             tell("wrapper_pod_creation_failed", **about, error=f"{type(problem).__name__}: {problem}")
             raise
 
-    async def _ask(self, line: Line) -> Outcome:
-        answer = await talking.ask(line, "GET", "/status")
+    async def _ask(self, endpoint: Endpoint) -> Outcome:
+        answer = await talking.ask(endpoint, "GET", "/status")
         status = answer.data
         phase = status.get("phase")
         if answer.status != 200 or phase not in PHASES:
             raise BadAnswer("the status is no status")
         if phase == "ready":
-            return done({**_result(status), "address": {"host": line.address.host, "port": line.address.port}})
+            return done({**_result(status), "address": {"host": endpoint.address.host, "port": endpoint.address.port}})
         if phase == "failed":
             raise reported(status)
         links_at = self.saved.get("links_at")
         old = links_at is None or self.turn.age - timedelta(seconds=links_at) > LINKS_EVERY
         if phase == "empty" or status.get("needs_links") or old:
-            await self._load(line)
+            await self._load(endpoint)
             self.saved["links_at"] = self.turn.age.total_seconds()
         return self._wait(status, answered=True)
 
-    async def _load(self, line: Line) -> None:
+    async def _load(self, endpoint: Endpoint) -> None:
         """Told again while it loads, it only takes the fresh links."""
         snapshot = await snapshot_states.get(self.core.db, self.row["snapshot_id"])
         if snapshot is None or snapshot.status != "ready":
-            raise Ended("manifest_missing", "The snapshot is gone.")
+            raise CannotStart("manifest_missing", "The snapshot is gone.")
         try:
             body = await loading.load_body(self.core.db, self.config, snapshot)
         except CannotLoad as problem:
-            raise Ended(problem.cause, problem.message) from None
-        answer = await talking.ask(line, "POST", "/load", body, seconds=60)
+            raise CannotStart(problem.cause, problem.message) from None
+        answer = await talking.ask(endpoint, "POST", "/load", body, seconds=60)
         if answer.status not in (200, 202):
-            raise Ended("ddl_refused", str(answer.error.get("message") or "The instance refused what it was to load."))
+            raise CannotStart(
+                "ddl_refused", str(answer.error.get("message") or "The instance refused what it was to load.")
+            )
 
     def _wait(self, status: JsonObject | None = None, *, found: Found | None = None, **facts: bool) -> Again:
         """Given up when nothing moved for long; what moves is the phase, and what the server calls a move. While there is no
@@ -211,7 +213,7 @@ class _Start:
         if moved or (waiting is not None and waiting.clock != "start"):
             self.saved.update(sign=sign, moved_at_age=now)
         elif now - self.saved["moved_at_age"] > GIVEN_UP_AFTER.total_seconds():
-            raise Ended("stood_still" if self.saved.get("answered") else "never_answered")
+            raise CannotStart("stood_still" if self.saved.get("answered") else "never_answered")
         pause = PAUSES[min(self.turn.turn_count - 1, len(PAUSES) - 1)]
         thing = self.runtime.words.thing.lower()
         return again(

@@ -32,7 +32,7 @@ class BadAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Endpoint:
     """Where an instance answers, and the token of its generation."""
 
     address: Address
@@ -44,7 +44,7 @@ class Line:
         return {"Authorization": f"Bearer {self.token}"}
 
     def __repr__(self) -> str:
-        return f"Line({self.address.url}, {self.generation})"
+        return f"Endpoint({self.address.url}, {self.generation})"
 
 
 def saved_address(row: asyncpg.Record) -> Address | None:
@@ -89,16 +89,16 @@ async def close_session() -> None:
         await found.close()
 
 
-async def ask(line: Line, method: str, path: str, body: object = None, *, seconds: float = SHORT) -> Answer:
+async def ask(endpoint: Endpoint, method: str, path: str, body: object = None, *, seconds: float = SHORT) -> Answer:
     """Raises `Unreachable` and `BadAnswer`; an error of the instance is an answer."""
     content = None if body is None else orjson.dumps(body)
-    headers = {**line.headers, **({} if content is None else {"Content-Type": "application/json"})}
+    headers = {**endpoint.headers, **({} if content is None else {"Content-Type": "application/json"})}
     try:
         async with asyncio.timeout(seconds):
             async with session().request(
-                method, line.address.url + path, data=content, headers=headers, allow_redirects=False
+                method, endpoint.address.url + path, data=content, headers=headers, allow_redirects=False
             ) as response:
-                check_generation(line, response.headers)
+                check_generation(endpoint, response.headers)
                 read = await response.content.read(MOST_BYTES + 1)
                 while len(read) <= MOST_BYTES and not response.content.at_eof():
                     read += await response.content.read(MOST_BYTES + 1 - len(read))
@@ -111,9 +111,9 @@ def answer_of(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
     return Answer(status, _decoded(read), headers)
 
 
-def check_generation(line: Line, headers: Mapping[str, str]) -> None:
+def check_generation(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
     """Another start may have got the port."""
-    if headers.get(GENERATION) != str(line.generation):
+    if headers.get(GENERATION) != str(endpoint.generation):
         raise Unreachable("another generation answers")
 
 

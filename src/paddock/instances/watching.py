@@ -13,7 +13,7 @@ from paddock.db.pool import Database, Transaction
 from paddock.instances import moving, removing, talking
 from paddock.instances.model import SQL
 from paddock.instances.running_on import runtime_of
-from paddock.instances.talking import BadAnswer, Line, Unreachable, saved_address
+from paddock.instances.talking import BadAnswer, Endpoint, Unreachable, saved_address
 from paddock.jobs import durations
 from paddock.jobs.core import Core
 from paddock.jobs.errors import LockHeld
@@ -98,7 +98,7 @@ async def status_of(core: Core, config: Config, id: UUID) -> dict[str, Any] | No
         address = found.address
     try:
         answer = await talking.ask(
-            Line(address, row["generation"], row["token"]), "GET", "/status", seconds=STATUS_SECONDS
+            Endpoint(address, row["generation"], row["token"]), "GET", "/status", seconds=STATUS_SECONDS
         )
     except (Unreachable, BadAnswer):
         return None

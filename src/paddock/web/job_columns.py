@@ -19,7 +19,7 @@ KEPT_SECONDS = 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class JobColumn:
     """`fields` are what a download has of it, by their names in the API."""
 
     key: str
@@ -55,35 +55,35 @@ def _field(name: str) -> Mapping[str, Callable[[Job], Any]]:
     return {name: lambda job: getattr(job, name)}
 
 
-ID = Column("id", "Job", _field("id"), chosen=True)
-OWNER = Column("owner", "Owner", _field("owner"), chosen=True)
-COLUMNS: Sequence[Column] = (
+ID = JobColumn("id", "Job", _field("id"), chosen=True)
+OWNER = JobColumn("owner", "Owner", _field("owner"), chosen=True)
+COLUMNS: Sequence[JobColumn] = (
     ID,
-    Column("kind", "Kind", _field("kind"), chosen=True),
-    Column("about", "About", _field("about"), chosen=True),
-    Column("status", "Status", _field("status"), chosen=True),
-    Column("progress", "Progress", {"progress": _progress_text}, chosen=True),
+    JobColumn("kind", "Kind", _field("kind"), chosen=True),
+    JobColumn("about", "About", _field("about"), chosen=True),
+    JobColumn("status", "Status", _field("status"), chosen=True),
+    JobColumn("progress", "Progress", {"progress": _progress_text}, chosen=True),
     OWNER,
-    Column("tags", "Tags", _field("tags")),
-    Column("priority", "Priority", _field("priority"), right=True),
-    Column("made", "Created", _field("created_at"), chosen=True),
-    Column("started", "Started", _field("started_at")),
-    Column("ended", "Ended", _field("completed_at")),
-    Column("duration", "Ran", _field("run_seconds"), chosen=True, right=True),
-    Column("next", "Next try", {"due_at": next_try}),
-    Column("attempts", "Attempts", _field("attempt_count"), right=True),
-    Column("worker", "Worker", _field("claimed_by")),
-    Column("group", "Group", _field("group_id")),
-    Column("error", "Last error", {**_field("error_code"), **_field("error_message")}, chosen=True),
+    JobColumn("tags", "Tags", _field("tags")),
+    JobColumn("priority", "Priority", _field("priority"), right=True),
+    JobColumn("made", "Created", _field("created_at"), chosen=True),
+    JobColumn("started", "Started", _field("started_at")),
+    JobColumn("ended", "Ended", _field("completed_at")),
+    JobColumn("duration", "Ran", _field("run_seconds"), chosen=True, right=True),
+    JobColumn("next", "Next try", {"due_at": next_try}),
+    JobColumn("attempts", "Attempts", _field("attempt_count"), right=True),
+    JobColumn("worker", "Worker", _field("claimed_by")),
+    JobColumn("group", "Group", _field("group_id")),
+    JobColumn("error", "Last error", {**_field("error_code"), **_field("error_message")}, chosen=True),
 )
 
 
-def chosen(request: Request, caller: Caller) -> list[Column]:
+def chosen(request: Request, caller: Caller) -> list[JobColumn]:
     keys = request.cookies.get(COOKIE, "").split(".")
     return picked(keys) or [column for column in COLUMNS if column.chosen and (column is not OWNER or caller.operator)]
 
 
-def picked(keys: Sequence[str]) -> list[Column]:
+def picked(keys: Sequence[str]) -> list[JobColumn]:
     """Those of them that there are, in their order; the id is always there, for it is the way to the job."""
     found = [column for column in COLUMNS if column.key in keys]
     return [] if not found else found if ID in found else [ID, *found]

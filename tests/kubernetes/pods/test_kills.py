@@ -70,7 +70,7 @@ def killing(monkeypatch: pytest.MonkeyPatch) -> Killing:
     async def call_api(self: Kubernetes, verb: str, *args: Any, **named: Any) -> Any:
         return await found.around(verb, lambda: api(self, verb, *args, **named))
 
-    async def ask_instance(line: talking.Line, method: str, path: str, *args: Any, **named: Any) -> Any:
+    async def ask_instance(line: talking.Endpoint, method: str, path: str, *args: Any, **named: Any) -> Any:
         return await found.around(path, lambda: ask(line, method, path, *args, **named))
 
     async def save_state(self: KeptLink, *args: Any, **named: Any) -> None:

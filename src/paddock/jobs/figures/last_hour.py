@@ -12,7 +12,7 @@ PART, PARTS = timedelta(minutes=2), 30
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndCounts:
     """How many completed and how many failed; `parts` the same in steps of two minutes, oldest first."""
 
     completed: int = 0
@@ -28,7 +28,7 @@ class Ended:
         return self.failed / self.n if self.n else None
 
 
-async def ended_by_kind(db: Database) -> dict[str, Ended]:
+async def ended_by_kind(db: Database) -> dict[str, EndCounts]:
     """Only kinds of which anything ended. The minute under way is in it."""
     now = await db.fetchval(SQL["clock"])
     since = ZERO + (now - ZERO) // PART * PART + PART - PARTS * PART
@@ -37,6 +37,6 @@ async def ended_by_kind(db: Database) -> dict[str, Ended]:
         parts = counts.setdefault(row["kind"], [[0, 0] for _ in range(PARTS)])
         parts[(row["bucket"] - since) // PART][row["status"] == "failed"] += row["n"]
     return {
-        kind: Ended(sum(part[0] for part in parts), sum(part[1] for part in parts), [(a, b) for a, b in parts])
+        kind: EndCounts(sum(part[0] for part in parts), sum(part[1] for part in parts), [(a, b) for a, b in parts])
         for kind, parts in counts.items()
     }

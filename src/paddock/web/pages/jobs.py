@@ -121,7 +121,7 @@ async def _counts(request: Request, caller: Caller, asked: JobListRequest) -> Ma
 
 
 def _row(
-    request: Request, asked: JobListRequest, columns: Sequence[job_columns.Column], *, fresh: bool
+    request: Request, asked: JobListRequest, columns: Sequence[job_columns.JobColumn], *, fresh: bool
 ) -> Callable[[Job], Markup]:
     add = cache(lambda name, value: url_of(request, "/jobs", **asked.plus(name, value)))
     keys = [column.key for column in columns]

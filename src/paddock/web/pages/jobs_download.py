@@ -21,7 +21,7 @@ from paddock.jobs.filtering import Filter
 from paddock.jobs.model import Job
 from paddock.web import job_columns, job_filters
 from paddock.web.frame import page, plane_of
-from paddock.web.job_columns import Column
+from paddock.web.job_columns import JobColumn
 from paddock.web.words import machine
 
 MOST_JOBS = 10_000
@@ -30,7 +30,7 @@ JOBS_AT_ONCE = 500
 # What a spreadsheet takes for the beginning of a formula, or strips to find one. The wide forms count as the others.
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
-Write = Callable[[AsyncIterator[tuple[Sequence[Job], bool]], Sequence[Column]], AsyncIterator[bytes]]
+Write = Callable[[AsyncIterator[tuple[Sequence[Job], bool]], Sequence[JobColumn]], AsyncIterator[bytes]]
 
 
 def routes() -> list[Route]:
@@ -71,7 +71,7 @@ async def _matching(db: Database, asked: Filter) -> AsyncIterator[tuple[Sequence
 
 
 async def write_csv(
-    pages: AsyncIterator[tuple[Sequence[Job], bool]], columns: Sequence[Column]
+    pages: AsyncIterator[tuple[Sequence[Job], bool]], columns: Sequence[JobColumn]
 ) -> AsyncIterator[bytes]:
     yield _lines([[name for column in columns for name in column.fields]])
     async for jobs, _ in pages:
@@ -79,7 +79,7 @@ async def write_csv(
 
 
 async def write_json(
-    pages: AsyncIterator[tuple[Sequence[Job], bool]], columns: Sequence[Column]
+    pages: AsyncIterator[tuple[Sequence[Job], bool]], columns: Sequence[JobColumn]
 ) -> AsyncIterator[bytes]:
     """{"data": [...], "complete": false} when more match than it holds."""
     between, complete = b'{"data":[', True

@@ -19,7 +19,7 @@ from paddock.api.tokens import Caller
 from paddock.db.pool import Database
 from paddock.jobs import reading
 from paddock.jobs.figures import charting, last_hour
-from paddock.jobs.figures.last_hour import Ended
+from paddock.jobs.figures.last_hour import EndCounts
 from paddock.jobs.figures.overviews import KindSeen, WorkerSeen
 from paddock.jobs.figures.trends import error_groups
 from paddock.jobs.filtering import Filter
@@ -35,7 +35,7 @@ MOST_FAILURES = 10
 MOST_CHANGES = 20
 # What an analyst sees of a kind beside its policy and its state.
 NOTHING: Mapping[str, Any] = {
-    "charts": (), "codes": (), "failed": (), "changes": (), "ended": Ended(), "workers": ()
+    "charts": (), "codes": (), "failed": (), "changes": (), "ended": EndCounts(), "workers": ()
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ class Row:
 
     seen: KindSeen
     short: str
-    ended: Ended
+    ended: EndCounts
     workers: Sequence[WorkerSeen]
     code: str | None
 
@@ -68,7 +68,7 @@ async def show(request: Request, caller: Caller) -> Response:
     seen = [kind for kind in await reading.kinds(db) if _may_see(request, caller, kind)]
     ended, codes, workers = await _figures(db) if caller.operator else ({}, {}, [])
     rows = [
-        Row(kind, in_short(kind), ended.get(kind.name, Ended()), _offering(workers, kind), codes.get(kind.name))
+        Row(kind, in_short(kind), ended.get(kind.name, EndCounts()), _offering(workers, kind), codes.get(kind.name))
         for kind in seen
     ]
     return await render(
@@ -129,7 +129,7 @@ def _may_see(request: Request, caller: Caller, kind: KindSeen) -> bool:
     return caller.operator or (not kind.internal and may_see_kind(plane_of(request).config, caller, kind.name))
 
 
-async def _figures(db: Database) -> tuple[dict[str, Ended], dict[str, str], list[WorkerSeen]]:
+async def _figures(db: Database) -> tuple[dict[str, EndCounts], dict[str, str], list[WorkerSeen]]:
     codes: dict[str, str] = {}
     for found in await error_groups(db, timedelta(hours=1)):
         codes.setdefault(found.kind, found.code)
@@ -160,7 +160,7 @@ async def _drawn(request: Request, kind: KindSeen, length: timedelta) -> dict[st
     return {
         "charts": [] if kind.housekeeping else await _charts(request, kind.name, length, marks),
         "changes": changes,
-        "ended": (await last_hour.ended_by_kind(db)).get(kind.name, Ended()),
+        "ended": (await last_hour.ended_by_kind(db)).get(kind.name, EndCounts()),
     }
 
 

@@ -9,7 +9,7 @@ from paddock.api.plane import ControlPlane
 from paddock.instances import finding
 from paddock.instances.model import SQL
 from paddock.instances.running_on import needed_runtime
-from paddock.instances.talking import Line, saved_address
+from paddock.instances.talking import Endpoint, saved_address
 from paddock.jobs.errors import InfrastructureError
 from paddock.runtimes.runtime import Address
 
@@ -17,7 +17,7 @@ MOST_REMEMBERED = 1_000
 _addresses: dict[UUID, Address] = {}
 
 
-async def line_to(plane: ControlPlane, id: UUID) -> Line:
+async def endpoint_of(plane: ControlPlane, id: UUID) -> Endpoint:
     """Raises 409 `instance_not_running` with its state, or 503 while it cannot be reached."""
     row = await plane.core.db.fetchrow(SQL["secret"], id)
     if row is None or row["status"] != "running":
@@ -34,7 +34,7 @@ async def line_to(plane: ControlPlane, id: UUID) -> Line:
         if len(_addresses) >= MOST_REMEMBERED:
             _addresses.clear()
         _addresses[row["generation"]] = address
-    return Line(address, row["generation"], row["token"])
+    return Endpoint(address, row["generation"], row["token"])
 
 
 async def lost(plane: ControlPlane, id: UUID, generation: UUID) -> ApiError:
