@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -220,6 +221,15 @@ def logging_put_back() -> Iterator[None]:
     root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, log._Handler)]
     root.setLevel(level)
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def no_mismatch_stays() -> Iterator[None]:
+    """Which clusters are not ours a process remembers as long as its runtimes live: those of the last test may live on for a while."""
+    yield
+    kubernetes = sys.modules.get("paddock.runtimes.kubernetes.installation")
+    if kubernetes is not None:
+        kubernetes._mismatches.clear()
 
 
 @pytest.fixture(scope="session")

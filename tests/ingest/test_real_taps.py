@@ -18,7 +18,8 @@ from paddock.ingest.model import Run
 from tests import components
 from tests.ingest.conftest import Bench
 
-pytestmark = pytest.mark.slow
+# The first run on a machine installs the tap.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 # More than the 10,000 records after which this tap says where it is.
 ROWS = 12_000

@@ -28,7 +28,7 @@ from tests.maintenance.lake import Link, make_table, opened, rows_of, turn_for
 from tests.maintenance.spark import SparkServer, spark_server
 from tests.storage.servers import new_place
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 NOW: dict[str, Any] = {"confirm": True, "options": {"max_snapshot_age_hours": 0, "min_input_files": 2}}
 REWRITES = ["rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"]
 HOUR = timedelta(hours=1)

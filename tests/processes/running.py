@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 # A dead worker is noticed within seconds.
 QUICK = {"PADDOCK_BEAT_SECONDS": "1", "PADDOCK_LEASE_SECONDS": "4", "PADDOCK_LOG_FORMAT": "json"}
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
