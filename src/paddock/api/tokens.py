@@ -216,11 +216,11 @@ class Tokens:
 
 
 async def callers_of(db: Database, owner: str) -> list[Caller] | None:
-    """What the tokens of this owner that are good now say about them. None: they have none, and are no analyst either; an
-    operator's schedules go on when the token that made them has ended."""
+    """What the tokens of this owner that are good now say about them. None: they have none, and none of theirs ever was an
+    analyst's; an operator's schedules go on when the token that made them has ended."""
     rows = await db.fetch(SQL["tokens_of_owner"], owner)
     good = [caller_of(row) for row in rows if row["good"]]
-    was_analyst = bool(rows) and rows[0]["role"] == "analyst"
+    was_analyst = any(row["role"] == "analyst" for row in rows)
     return good if good or was_analyst else None
 
 

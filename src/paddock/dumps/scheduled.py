@@ -51,6 +51,9 @@ class ScheduledDump(BaseModel):
 
 async def allowed(_core: Core, config: Config, caller: Caller, payload: ScheduledDump) -> None:
     check_owner_named(caller, payload.owner)
+    if payload.database is None and not caller.operator and len(databases_from(config)) > 1:
+        # A run has no caller: it would take the one that is usual here, which may be none of theirs.
+        raise refused("Name the database.", code="database_missing")
     which(config, payload.database, databases_of(config, caller))
 
 

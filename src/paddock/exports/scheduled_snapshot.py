@@ -40,6 +40,11 @@ class ScheduledSnapshot(SnapshotBody):
 
 async def allowed(core: Core, config: Config, caller: Caller, payload: ScheduledSnapshot) -> None:
     check_explicit(config)
+    if payload.engine is None and not caller.operator and len(settings_from(config)) > 1:
+        # A run has no caller: it would not know which engine is theirs.
+        message = "Name the engine."
+        fields = [{"field": "payload.engine", "message": message}]
+        raise Refused("engine_missing", message, status=422, details={"fields": fields})
     allowed_engine(config, caller, payload.engine, payload.role)
     mapping = await mappings.get(core.db, payload.mapping_id, payload.mapping_version)
     if mapping is None or not caller.sees(mapping.owner):
@@ -104,6 +109,7 @@ SCHEDULED = Kind(
     payload=ScheduledSnapshot,
     handler=run,
     submit=frozenset({"ops", "admin"}),
+    about=lambda payload: payload.name or str(payload.mapping_id),
     uses=lambda payload: [("engine role", payload.role)] if payload.role is not None else [],
     allowed=allowed,
     check=check,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+import asyncpg
+
 from paddock.db.pool import Database, statements
 from paddock.jobs import reading
 from paddock.jobs.kinds import Kinds
@@ -19,7 +21,7 @@ SQL = statements("paddock.jobs.sql", "schedules.sql")
 # Of each schedule; one of them has usually ended, though the newest may still run.
 RUNS_READ = 3
 MOST_STEPS = 10
-MOST_SCHEDULES = 500
+SCHEDULES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,15 @@ async def last_runs(db: Database, kinds: Kinds, names: Collection[str]) -> dict[
 
 async def failed_schedules(db: Database, kinds: Kinds) -> list[FailedSchedule]:
     """Those switched on that made no job when last due, or whose newest run that has ended failed."""
-    enabled = await db.fetch(SQL["enabled_schedules"], MOST_SCHEDULES)
-    runs = await last_runs(db, kinds, [row["name"] for row in enabled])
+    found: list[FailedSchedule] = []
+    after = ""
+    while enabled := await db.fetch(SQL["enabled_schedules"], after, SCHEDULES_AT_ONCE):
+        found += _failed(enabled, await last_runs(db, kinds, [row["name"] for row in enabled]))
+        after = enabled[-1]["name"]
+    return found
+
+
+def _failed(enabled: Sequence[asyncpg.Record], runs: Mapping[str, Sequence[Run]]) -> list[FailedSchedule]:
     found: list[FailedSchedule] = []
     for row in enabled:
         name = row["name"]

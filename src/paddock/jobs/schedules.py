@@ -179,12 +179,12 @@ async def run(
     """Makes a job of it now, beside whatever runs; its own times stay as they are. `payload` takes the place of the
     schedule's, `reason` is for the audit log."""
 
-    # Repeated: it takes the kind's lock and then the schedule's row, a tick the row and then the lock.
+    # Repeated: others take the kind's lock before the row of a schedule.
     async def write(tx: Transaction) -> JobId:
         before = await enqueueing.earlier(tx, idempotency)
         if before is not None:
             return before[0]
-        _refuse_triggered(core, await _existing(tx, name, scope=scope))
+        _refuse_triggered(core, await _existing(tx, name, SQL["schedule_for_update"], scope))
         job = await run_within(core, tx, name, actor=actor, payload=payload, reason=reason)
         await enqueueing.remember(tx, idempotency, [job])
         return job

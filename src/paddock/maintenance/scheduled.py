@@ -100,6 +100,7 @@ SCHEDULED = Kind(
     payload=ScheduledMaintenance,
     handler=run,
     submit=frozenset({"ops", "admin"}),
+    about=lambda payload: f"{payload.catalog}.{payload.database}.{payload.table}: {', '.join(payload.actions)}",
     allowed=allowed,
     orders="job",
     internal=True,

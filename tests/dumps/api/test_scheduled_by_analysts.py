@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
@@ -11,10 +12,13 @@ from fastapi import FastAPI
 from paddock.api.app import create_app
 from paddock.config import Config
 from paddock.dumps import dumps
+from paddock.dumps.expiring import expired
 from paddock.dumps.scheduled import SCHEDULED
+from paddock.exports.scheduled import SCHEDULED as SCHEDULED_EXPORT
 from paddock.jobs import schedules
 from paddock.jobs.core import Core
-from paddock.jobs.model import Job
+from paddock.jobs.model import Job, JobId
+from paddock.jobs.schedules import NewSchedule
 from tests.api.conftest import Clients
 from tests.conftest import DatabaseClock
 from tests.dumps.api.conftest import Played
@@ -198,3 +202,72 @@ async def test_an_operators_schedule_outlives_their_token(
     await clock.advance(timedelta(minutes=1))
     await clients.token("grace", "analyst", databases=[])
     assert (await due(core, config, clock)).status == "failed"
+
+
+async def test_an_export_is_asked_again_whether_its_engine_may_be_used(
+    clients: Clients, core: Core, config: Config, clock: DatabaseClock
+) -> None:
+    """Its payload is checked as it was read: written out with all defaults it would be none."""
+    await clients.token("dora", "analyst", engines=["duckdb"])
+    payload = {"engine": "duckdb", "sql": "SELECT 1", "format": "csv"}
+    new = NewSchedule(name="exports", kind="scheduled_export", payload=payload, every=timedelta(days=1), owner="dora")
+    await schedules.create(core, new, actor="dora")
+    await clock.advance(timedelta(days=1))
+    assert await schedules.run_due(core) == 1
+    [job] = await run_inside(core, config, SCHEDULED_EXPORT)
+    assert job.status == "completed", job.error_message
+
+    await clients.token("dora", "analyst", engines=[])
+    await revoke(clients, "dora")
+    await clock.advance(timedelta(days=1))
+    await core.cancel([JobId(UUID(job.result["job"]))], actor="dora")
+    assert await schedules.run_due(core) == 1
+    [job] = await run_inside(core, config, SCHEDULED_EXPORT)
+    assert (job.status, job.error_code) == ("failed", "engine_not_allowed")
+
+
+async def test_a_name_that_was_anothers_shows_and_removes_nothing_of_theirs(
+    ada: httpx2.AsyncClient,
+    grace: httpx2.AsyncClient,
+    core: Core,
+    config: Config,
+    clock: DatabaseClock,
+    played: Played,
+) -> None:
+    await make(grace, "nightly", payload={**PAYLOAD, "keepLast": 5})
+    await due(core, config, clock)
+    await played.complete()
+    assert len((await grace.get("/api/schedules/nightly")).json()["data"]["last_runs"]) > 0
+    await grace.delete("/api/schedules/nightly")
+
+    await make(ada, "nightly", payload={**PAYLOAD, "keepLast": 1})
+    assert (await ada.get("/api/schedules/nightly")).json()["data"]["last_runs"] == []
+    await due(core, config, clock)
+    await played.complete()
+    assert await expired(core.db, None, 10) == []
+    assert [dump.owner for dump in await dumps.page(core.db, None)] == ["ada", "grace"]
+
+
+async def test_an_analyst_names_the_database_where_there_are_several(ada: httpx2.AsyncClient) -> None:
+    """What a run would take in their name may be none of theirs."""
+    answer = await make(ada, "n", payload={})
+    assert code_of(answer) == (422, "database_missing")
+    assert "books" not in answer.text
+
+
+async def test_who_was_an_operator_may_only_end_what_an_analyst_may_not_have(
+    clients: Clients, grace: httpx2.AsyncClient
+) -> None:
+    await make(grace, "checks", kind="probe", payload={})
+    await revoke(clients, "grace")
+    await clients.token("grace", "analyst", databases=[])
+    clients.opened.pop("grace")
+    now = await clients("grace")
+    answers = [
+        await now.post("/api/schedules/checks/run"),
+        await now.patch("/api/schedules/checks", json={"every": "1h", "cron": None}),
+    ]
+    assert [code_of(answer) for answer in answers] == [(403, "kind_not_allowed")] * 2
+    assert (await now.patch("/api/schedules/checks", json={"enabled": False})).status_code == 200
+    assert code_of(await now.patch("/api/schedules/checks", json={"enabled": True})) == (403, "kind_not_allowed")
+    assert (await now.delete("/api/schedules/checks")).status_code == 200

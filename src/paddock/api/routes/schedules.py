@@ -18,7 +18,7 @@ from paddock.api.pagination import DEFAULT_LIMIT, Cursor, Limit, answer, page, r
 from paddock.api.plane import ControlPlane, ThePlane
 from paddock.api.routes.changing import Reason
 from paddock.api.routes.submitting import Tag
-from paddock.api.services.schedules import change, make
+from paddock.api.services.schedules import change, make, run
 from paddock.jobs import schedules
 from paddock.jobs.model import LOW, MAX_TAGS, NORMAL, URGENT, Ordered
 from paddock.jobs.schedule_runs import Run, last_runs
@@ -166,9 +166,7 @@ async def run_schedule(
 ) -> Response:
     reason = None if body is None else body.reason
     idempotency = key_of(caller, f"POST /api/schedules/{name}/run", key, reason)
-    job = await schedules.run(
-        plane.core, name, actor=caller.actor, reason=reason, idempotency=idempotency, scope=caller.scope
-    )
+    job = await run(plane, caller, name, reason=reason, idempotency=idempotency)
     return answer(job_json(job, plane.core.kinds), 202, {"Location": location(job.id)})
 
 

@@ -5,10 +5,9 @@ allow it, as it would allow a request for the same. So whoever loses a grant, or
 too.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from paddock.api.errors import ApiError
 from paddock.api.services.submitting import check_uses
@@ -20,16 +19,10 @@ from paddock.jobs.kinds import Kind
 from paddock.jobs.turn import Turn
 
 
-async def check_caller(core: Core, config: Config, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
-    """A payload that is none is the core's to refuse."""
+async def check_caller(core: Core, config: Config, caller: Caller, kind: Kind, payload: BaseModel) -> None:
     check_uses(config, caller, kind, payload)
-    if kind.allowed is None:
-        return
-    try:
-        read = kind.payload.model_validate(payload)
-    except ValidationError:
-        return
-    await kind.allowed(core, config, caller, read)
+    if kind.allowed is not None:
+        await kind.allowed(core, config, caller, payload)
 
 
 async def check_run(core: Core, config: Config, kind: Kind, turn: Turn[Any]) -> None:
@@ -37,11 +30,10 @@ async def check_run(core: Core, config: Config, kind: Kind, turn: Turn[Any]) -> 
     callers = await callers_of(core.db, turn.owner)
     if callers is None:
         return
-    payload: BaseModel = turn.payload
     refused: ApiError | Refused | None = None
     for caller in callers:
         try:
-            await check_caller(core, config, caller, kind, payload.model_dump(mode="json", by_alias=True))
+            await check_caller(core, config, caller, kind, turn.payload)
         except (ApiError, Refused) as problem:
             refused = refused or problem
         else:

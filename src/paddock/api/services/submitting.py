@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from paddock.api.errors import ApiError
 from paddock.api.parts import check_part, no_parts_of
@@ -30,17 +30,23 @@ def check_kind(plane: ControlPlane, caller: Caller, name: str, payload: Mapping[
             f"A token of role '{caller.role}' may not submit kind '{name}'.",
             details={"roles": sorted(kind.submit)},
         )
-    check_uses(plane.config, caller, kind, payload)
+    _check_raw(plane.config, caller, kind, payload)
 
 
-def check_uses(config: Config, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
-    """What a payload names is checked like the same name in a route. A payload that is none is the core's to refuse."""
-    if kind.uses is None:
-        return
+def _check_raw(config: Config, caller: Caller, kind: Kind, payload: Mapping[str, Any]) -> None:
+    """A payload that is none is the core's to refuse."""
     try:
-        uses = kind.uses(kind.payload.model_validate(payload))
+        read = kind.payload.model_validate(payload)
     except ValidationError:
         return
+    check_uses(config, caller, kind, read)
+
+
+def check_uses(config: Config, caller: Caller, kind: Kind, payload: BaseModel) -> None:
+    """What a payload names is checked like the same name in a route."""
+    if kind.uses is None:
+        return
+    uses = kind.uses(payload)
     names = usable_names(config, caller)
     granted = {grant.what: names[grant.name] for grant in grants()}
     for what, name in uses:
@@ -61,7 +67,7 @@ def check_retry(plane: ControlPlane, caller: Caller, job: Job) -> None:
     check_engine_role(caller, job.role)
     kind = plane.core.kinds.get(job.kind)
     if kind is not None:
-        check_uses(plane.config, caller, kind, job.payload)
+        _check_raw(plane.config, caller, kind, job.payload)
     if job.kind == bulk.BULK.name and not bulk.may_repeat(job, rights_of(plane, caller), caller.scope):
         raise ApiError(
             403,

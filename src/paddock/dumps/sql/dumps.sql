@@ -91,14 +91,17 @@ DELETE FROM dumps WHERE id = $1 AND status = 'deleting';
 SELECT id FROM dumps WHERE id = $1 FOR UPDATE;
 
 -- name: dumps_to_expire (durable)
--- Those whose time is over, and completed ones of a schedule beyond those it keeps, which its newest dump says. One that is
--- being made again waits for that end. $3: this one alone.
+-- Those whose time is over, and completed ones of a schedule beyond those it keeps, which its newest dump says. A schedule's
+-- name may have been somebody else's before: their dumps are not counted with its own. One that is being made again waits
+-- for that end. $3: this one alone.
 SELECT d.id, d.expires_at FROM dumps d
 WHERE ($1::text IS NULL OR d.id > $1) AND ($3::text IS NULL OR d.id = $3)
   AND (d.expires_at <= paddock_now() AND d.status IN ('completed', 'failed', 'cancelled')
        OR d.schedule IS NOT NULL AND d.status = 'completed'
-          AND (SELECT count(*) FROM dumps n WHERE n.schedule = d.schedule AND n.status = 'completed' AND n.id > d.id)
-              >= (SELECT n.keep_last FROM dumps n WHERE n.schedule = d.schedule ORDER BY n.id DESC LIMIT 1))
+          AND (SELECT count(*) FROM dumps n
+               WHERE n.schedule = d.schedule AND n.owner = d.owner AND n.status = 'completed' AND n.id > d.id)
+              >= (SELECT n.keep_last FROM dumps n WHERE n.schedule = d.schedule AND n.owner = d.owner
+                  ORDER BY n.id DESC LIMIT 1))
   AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = d.job_id) AND NOT EXISTS (SELECT FROM jobs j WHERE j.retry_of = d.job_id)
 ORDER BY d.id LIMIT $2;
 
@@ -117,6 +120,7 @@ SELECT status, count(*) AS n FROM dumps GROUP BY status;
 UPDATE dumps d SET expires_at = paddock_now() + d.kept
 WHERE d.status = 'completed' AND d.expires_at IS NULL AND NOT EXISTS (
     SELECT FROM schedules s WHERE s.name = d.schedule AND s.kind = 'scheduled_dump'
+      AND coalesce(s.payload ->> 'owner', s.owner) = d.owner
       AND coalesce(s.payload -> 'keepLast', s.payload -> 'keep_last', 'null') <> 'null');
 
 -- name: settle_dumps (durable)

@@ -5,7 +5,7 @@
 -- Paddock's own only the run that was due last is in the way: a run by hand that swallowed the due one would shift it by a
 -- whole interval.
 SELECT s.*, paddock_now() AS now,
-       EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL
+       EXISTS (SELECT FROM jobs j WHERE j.schedule = s.name AND j.owner = s.owner AND j.cleanup_of IS NULL
                  AND (NOT s.internal OR j.id = s.due_job_id)) AS still_live
 FROM schedules s
 WHERE s.enabled AND s.next_at <= paddock_now()
@@ -107,16 +107,20 @@ ORDER BY name LIMIT $4;
 SELECT paddock_now();
 
 -- name: enabled_schedules (relaxed)
-SELECT name, last_problem, last_at FROM schedules WHERE enabled ORDER BY name LIMIT $1;
+SELECT name, last_problem, last_at FROM schedules WHERE enabled AND name > $1 ORDER BY name LIMIT $2;
 
 -- name: last_runs (relaxed)
--- The newest $2 jobs that each schedule made. A job is in one of the two tables; both are read in one snapshot.
+-- The newest $2 jobs that each schedule made. A job is in one of the two tables; both are read in one snapshot. Those of an
+-- earlier schedule of that name, which was somebody else's, are theirs alone to see.
 SELECT s.name, run.id
-FROM unnest($1::text[]) AS s (name)
+FROM schedules s
 CROSS JOIN LATERAL (
-    (SELECT j.id FROM jobs j WHERE j.schedule = s.name AND j.cleanup_of IS NULL ORDER BY j.id DESC LIMIT $2)
+    (SELECT j.id FROM jobs j WHERE j.schedule = s.name AND j.owner = s.owner AND j.cleanup_of IS NULL
+     ORDER BY j.id DESC LIMIT $2)
     UNION ALL
-    (SELECT h.id FROM job_history h WHERE h.schedule = s.name AND h.cleanup_of IS NULL ORDER BY h.id DESC LIMIT $2)
+    (SELECT h.id FROM job_history h WHERE h.schedule = s.name AND h.owner = s.owner AND h.cleanup_of IS NULL
+     ORDER BY h.id DESC LIMIT $2)
     ORDER BY id DESC LIMIT $2
 ) run
+WHERE s.name = ANY ($1::text[])
 ORDER BY s.name, run.id DESC;

@@ -100,7 +100,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
         schedule=schedule,
         trigger=_trigger(plane_of(request).core.kinds, schedule),
         payload=masked(schedule.payload),
-        jobs=made.jobs,
+        jobs=[job for job in made.jobs if job.owner == schedule.owner],  # the name may have been another's before
         runs=runs,
         more=made.next_cursor is not None,
         times=times,
@@ -152,15 +152,14 @@ async def show_times(request: Request, caller: Caller) -> Response:
 
 
 async def run(request: Request, caller: Caller) -> Response:
-    job = await schedules.run(
-        plane_of(request).core, request.path_params["name"], actor=caller.actor, scope=caller.scope
-    )
+    job = await scheduling.run(plane_of(request), caller, request.path_params["name"])
     return back(request, f"/jobs/{job.id}", f"{request.path_params['name']} created this job.")
 
 
 async def switch(request: Request, caller: Caller) -> Response:
-    name, enabled = request.path_params["name"], await field(request, "enabled") == "on"
-    await schedules.update(plane_of(request).core, name, {"enabled": enabled}, actor=caller.actor, scope=caller.scope)
+    schedule, enabled = await _schedule(request, caller), await field(request, "enabled") == "on"
+    name = schedule.name
+    await scheduling.change(plane_of(request), caller, schedule, {"enabled": enabled})
     to = f"/schedules/{name}" if await field(request, "from") == "schedule" else "/schedules"
     return back(request, to, f"{name} is {'enabled' if enabled else 'disabled'}.")
 
