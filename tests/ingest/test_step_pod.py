@@ -56,6 +56,7 @@ def test_only_our_containers_have_the_token_and_theirs_the_secrets() -> None:
     assert FETCH.token not in str(found["step"])
     assert found["step"].secrets == {"API_TOKEN": ("shop", "token")}
     assert found["fetch"].secrets == {"PADDOCK_HIDDEN_0": ("shop", "token")}
+    assert found["fetch"].environment["PADDOCK_HIDES"] == "1"
     assert found["ship"].secrets == {}
     assert (found["step"].memory_bytes, found["step"].cpu, spec.memory_most) == (64 * MIB, 0.5, 256 * MIB)
 

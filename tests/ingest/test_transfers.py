@@ -6,18 +6,20 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import httpx2
 import orjson
 import pytest
 
 from paddock.api.app import create_app
-from paddock.ingest import on_cluster, runs, transfer_files, transfer_routes
+from paddock.ingest import on_cluster, runs, transfer_files, transfer_routes, transferring
 from paddock.ingest.kinds import step_kinds
 from paddock.ingest.model import FetchPayload, Run, prefix_of_step
 from paddock.ingest.outputs import MAX_FILE
 from paddock.ingest.resources import IngestResources
 from paddock.ingest.transfer_files import PIECE, sealed_outputs, token_of
+from paddock.ingest.transferring import Plane, ship
 from paddock.ingest.trying import turn_of
 from paddock.jobs.errors import PermanentRunnerError
 from paddock.storage.store import open_managed
@@ -95,6 +97,42 @@ async def test_a_container_reads_its_inputs_and_seals_its_outputs_once(container
     assert found is not None
     assert {name: len(pieces) for name, pieces in found.items()} == {"session.json": 0, "records.jsonl": 2}
     assert b"".join([await store.read(key) for key, _ in found["records.jsonl"]]) == first + second
+
+
+async def test_a_step_cannot_say_itself_what_its_secrets_look_like(container: Container, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Told(Plane):
+        def __init__(self) -> None: ...
+
+        def send(self, method: str, path: str, content: bytes) -> None:
+            told.append(path)
+
+    (tmp_path / "hidden.json").write_bytes(b"[]")
+    (tmp_path / "session.json").write_bytes(b"{}")
+    ship(Told(), tmp_path, "fetch", DRAFT)
+    assert told == [f"outputs/{DRAFT}/session.json/0", f"outputs/{DRAFT}/seal"]
+    assert await container.put("hidden.json", b"[]") == 204, "`fetch` may"
+    assert await container.seal(hidden_json=[b"[]"]) == 404
+
+
+@pytest.mark.parametrize(("there", "hidden"), [(1, False), (2, True)])
+def test_of_secrets_that_are_not_all_there_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: int, hidden: bool
+) -> None:
+    """The other may be there when the step starts, and what it prints of it would be shown."""
+    sent: list[str] = []
+    monkeypatch.setattr(transferring, "fetch", lambda *_: None)
+    monkeypatch.setattr(Plane, "send", lambda _self, _method, path, _content: sent.append(path))
+    values = {f"PADDOCK_HIDDEN_{n}": f"value {n}" for n in range(there)}
+    ours = {
+        "PADDOCK_TRANSFER_URL": BASE,
+        "PADDOCK_TRANSFER_TOKEN": "t",
+        "PADDOCK_DRAFT": DRAFT,
+        "PADDOCK_IN": str(tmp_path),
+    }
+    assert transferring.main("fetch", {**ours, **values, "PADDOCK_HIDES": "2"}) == 0
+    assert bool(sent) is hidden
 
 
 async def test_a_token_is_good_for_its_own_step_alone(container: Container) -> None:

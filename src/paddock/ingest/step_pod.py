@@ -13,6 +13,7 @@ from paddock.ingest.transfer_files import (
     CATALOG,
     CONFIG,
     EXIT_CODE,
+    HIDDEN_COUNT,
     HIDDEN_VARIABLE,
     MESSAGES,
     MESSAGES_BYTES,
@@ -80,11 +81,12 @@ def job_spec(facts: StepFacts, settings: Source | Hook) -> JobSpec:
     }
 
     def helper(name: str, secrets: Mapping[str, tuple[str, str]]) -> Container:
+        told = {HIDDEN_COUNT: str(len(secrets))} if secrets else {}
         return Container(
             name=name,
             image=facts.image,
             args=["ingest", "transfer", name],
-            environment=ours,
+            environment={**ours, **told},
             secrets=secrets,
             mounts=mounts,
             memory_bytes=OURS_BYTES,

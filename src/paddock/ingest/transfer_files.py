@@ -21,6 +21,8 @@ EXIT_CODE, EXIT_CODE_BYTES = "exit-code", 4
 HIDDEN, HIDDEN_BYTES = "hidden.json", PIECE
 # In the environment of `fetch`, with a number behind it: the value of a secret.
 HIDDEN_VARIABLE = "PADDOCK_HIDDEN_"
+# How many of them there are to be.
+HIDDEN_COUNT = "PADDOCK_HIDES"
 # What of each step counts, and how long each file may be. One byte more is taken than is read: too much is seen as too much.
 OUTPUTS: Mapping[str, Mapping[str, int]] = {
     "fetch": {

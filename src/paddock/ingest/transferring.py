@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.ingest.outputs import InvalidOutput
-from paddock.ingest.transfer_files import HIDDEN, HIDDEN_VARIABLE, OUTPUTS, PIECE, STORED
+from paddock.ingest.transfer_files import HIDDEN, HIDDEN_COUNT, HIDDEN_VARIABLE, OUTPUTS, PIECE, STORED
 
 TRIES, PAUSE_SECONDS, ANSWER_SECONDS = 6, 2.0, 120
 # The platform's fault, whatever it was: it is tried again.
@@ -89,6 +89,8 @@ def ship(plane: Plane, folder: Path, step: str, draft: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     found: dict[str, list[tuple[int, str]]] = {}
     for name, most in OUTPUTS[step].items():
+        if name == HIDDEN:  # `fetch` has told it, and no step may tell otherwise
+            continue
         pieces = _pieces(fd, name, most)
         if pieces is None:
             continue
@@ -125,7 +127,9 @@ def main(what: str, environ: Mapping[str, str]) -> int:
         plane = Plane(environ)
         if what == "fetch":
             fetch(plane, Path(environ["PADDOCK_IN"]))
-            if values := [value for name, value in environ.items() if name.startswith(HIDDEN_VARIABLE)]:
+            values = [value for name, value in environ.items() if name.startswith(HIDDEN_VARIABLE)]
+            # A Secret that is not there yet may be there when the step starts: what is not known cannot be hidden.
+            if values and len(values) == int(environ[HIDDEN_COUNT]):
                 tell_hidden(plane, values, environ["PADDOCK_TRANSFER_TOKEN"], environ["PADDOCK_DRAFT"])
         else:
             ship(plane, Path(environ["PADDOCK_OUT"]), environ["PADDOCK_STEP"], environ["PADDOCK_DRAFT"])

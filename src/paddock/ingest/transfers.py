@@ -19,6 +19,7 @@ from paddock.ingest.source_settings import Hook, Source, hooks_from, sources_fro
 from paddock.ingest.transfer_files import (
     CATALOG,
     CONFIG,
+    HIDDEN,
     OUTPUTS,
     PIECE,
     SESSION,
@@ -124,7 +125,7 @@ class Transfer:
     async def seal(self, draft: str, body: SealBody) -> None:
         """Once: what is sealed is what counts, whatever becomes of the container."""
         self._check_draft(draft)
-        if not body.files.keys() <= OUTPUTS[self.step].keys():
+        if not body.files.keys() <= OUTPUTS[self.step].keys() - {HIDDEN}:
             raise ApiError(404, "not_found", "This step has other outputs.")
         sealing = Draft(self.store, self.prefix, draft)
         try:

@@ -49,7 +49,7 @@ def fault_of_refusal(error: ApiError | Refused, text: str) -> Fault:
 def excerpt(text: str, line: int | None) -> list[SqlLine]:
     """The line and its neighbours; nothing where there is no such line."""
     lines = text.split("\n")
-    if line is None or not 1 <= line <= len(lines):
+    if not text or line is None or not 1 <= line <= len(lines):
         return []
     first, last = max(1, line - LINES_AROUND), min(len(lines), line + LINES_AROUND)
     return [SqlLine(number, lines[number - 1][:LONGEST_LINE], number == line) for number in range(first, last + 1)]

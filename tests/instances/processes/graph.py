@@ -66,6 +66,14 @@ async def counted(client: httpx2.AsyncClient, id: str) -> list[list[Any]]:
     return [[airports, routes]]
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; none, once it is gone."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 class Held:
     """An instance's folder, seen by a test that holds its processes."""
 
@@ -94,7 +102,7 @@ class Held:
 
     async def server(self) -> psutil.Process:
         async def look() -> psutil.Process | None:
-            found = [one for one in self.processes() if any("held_server" in word for word in one.cmdline())]
+            found = [one for one in self.processes() if any("held_server" in word for word in words_of(one))]
             return found[0] if found else None
 
         return await until("its server is there", look)
@@ -107,7 +115,7 @@ class Held:
                 try:
                     if one.status() == psutil.STATUS_STOPPED:
                         return one
-                except psutil.NoSuchProcess:
+                except psutil.Error:
                     continue
             return None
 

@@ -8,7 +8,7 @@ import pytest
 from paddock.config import Config
 from paddock.jobs.core import Core
 from paddock.runtimes.local import LocalRuntime
-from tests.instances.processes.graph import WHOLE, Held, counted, kill, real_snapshot
+from tests.instances.processes.graph import WHOLE, Held, counted, kill, real_snapshot, words_of
 from tests.instances.world import code_of, running, until, until_idle, until_status
 from tests.processes.running import alive
 
@@ -22,7 +22,7 @@ async def test_a_server_killed_with_a_query_in_flight_is_said_and_nothing_is_lef
     id = (await running(core, ada, await real_snapshot(core, config)))["id"]
     held, path = Held(runtime.root, id), f"/api/instances/{id}"
     family = held.processes()
-    next(one for one in family if "paddock.graphs.children.engine" in one.cmdline()).suspend()
+    next(one for one in family if "paddock.graphs.children.engine" in words_of(one)).suspend()
     asking = asyncio.create_task(ada.post(f"{path}/query", json={"query": "MATCH (a) RETURN count(*)"}))
 
     async def in_flight() -> bool:

@@ -44,7 +44,7 @@ FROM dumps d LEFT JOIN LATERAL (
 WHERE d.id = $1;
 
 -- name: dumps_page (relaxed)
--- $3: of these databases; null: of all. However rare a match is, no more than 20,000 are looked at.
+-- $3: of these databases; null: of all. However rare a text is, it is looked for in no more than the newest 20,000 of the others.
 SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns, j.report AS live_report,
        CASE WHEN j.status = 'pending' AND j.failure_count + j.cluster_count > 0 THEN j.errors -> -1 ->> 'message' END
            AS live_problem,
@@ -55,10 +55,10 @@ SELECT d.*, j.id AS live_id, j.status AS live_status, j.turn_count AS live_turns
        END AS last_report
 FROM (SELECT * FROM (SELECT * FROM dumps
                      WHERE id < $1 AND status <> 'deleting' AND ($3::text[] IS NULL OR database = ANY ($3))
-                     ORDER BY id DESC LIMIT 20000) newest
-      WHERE ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR owner = $5)
-        AND ($6::text IS NULL OR position(lower($6) IN lower(concat_ws(' ', database, request ->> 'table',
-             request ->> 'tables', file_name, schedule, error ->> 'message'))) > 0)
+                       AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR owner = $5)
+                     ORDER BY id DESC LIMIT CASE WHEN $6::text IS NULL THEN $2::bigint ELSE 20000 END) newest
+      WHERE $6::text IS NULL OR position(lower($6) IN lower(concat_ws(' ', database, request ->> 'table',
+            request ->> 'tables', file_name, schedule, error ->> 'message'))) > 0
       ORDER BY id DESC LIMIT $2) d
 LEFT JOIN LATERAL (
     SELECT id, status, turn_count, report, saved, errors, failure_count, cluster_count FROM jobs WHERE id = d.job_id

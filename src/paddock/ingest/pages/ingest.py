@@ -77,10 +77,12 @@ async def _show_source(
     # Two lists on one page, each with a place of its own.
     places = {part: request.query_params.get(part) or None for part in ("runs", "files")}
     narrowed = {one: clean(request.query_params.get(one) or "")[:500] or None for one in ("q", "status", "owner")}
+    if narrowed["status"] not in RUN_STATUSES:
+        narrowed["status"] = None
     listed = await runs.page(
         plane.core.db,
         [name],
-        statuses=[narrowed["status"]] if narrowed["status"] in RUN_STATUSES else None,
+        statuses=None if narrowed["status"] is None else [narrowed["status"]],
         owner=narrowed["owner"],
         text=narrowed["q"],
         before=read_place(places["runs"]),

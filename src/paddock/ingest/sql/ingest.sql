@@ -165,11 +165,12 @@ SELECT * FROM ingest_runs WHERE id = $1;
 SELECT * FROM ingest_runs WHERE id = ANY ($1::uuid[]);
 
 -- name: runs_page (relaxed)
--- However rare a match is, no more than 20,000 are looked at.
-SELECT * FROM (SELECT * FROM ingest_runs WHERE id < $1 AND source = ANY ($3::text[]) ORDER BY id DESC LIMIT 20000) newest
-WHERE ($4::text[] IS NULL AND status <> 'deleting' OR status = ANY ($4)) AND ($5::text IS NULL OR owner = $5)
-  AND ($6::text IS NULL
-       OR position(lower($6) IN lower(concat_ws(' ', source, error ->> 'code', error ->> 'message'))) > 0)
+-- However rare a text is, it is looked for in no more than the newest 20,000 of the others.
+SELECT * FROM (SELECT * FROM ingest_runs
+               WHERE id < $1 AND source = ANY ($3::text[]) AND ($5::text IS NULL OR owner = $5)
+                 AND ($4::text[] IS NULL AND status <> 'deleting' OR status = ANY ($4))
+               ORDER BY id DESC LIMIT CASE WHEN $6::text IS NULL THEN $2::bigint ELSE 20000 END) newest
+WHERE $6::text IS NULL OR position(lower($6) IN lower(concat_ws(' ', source, error ->> 'code', error ->> 'message'))) > 0
 ORDER BY id DESC LIMIT $2;
 
 -- name: last_run (relaxed)

@@ -24,6 +24,7 @@ from paddock.web.frame import back, clean, field, fields, form, page, plane_of, 
 
 PAGE_LENGTH = 25
 FILTERS = ("q", "status", "owner")
+ACTIVE = {"on": True, "off": False}
 DELIVERIES_SHOWN = 25
 
 
@@ -44,13 +45,15 @@ async def show(request: Request, caller: Caller) -> Response:
     db = plane_of(request).core.db
     cursor = request.query_params.get("cursor") or None
     asked = {name: clean(request.query_params.get(name) or "")[:500] or None for name in FILTERS}
+    if asked["status"] not in ACTIVE:
+        asked["status"] = None
     found = await facts.webhooks_page(
         db,
         caller.scope,
         read_place(cursor),
         PAGE_LENGTH,
         owner=asked["owner"],
-        active={"on": True, "off": False}.get(asked["status"] or ""),
+        active=ACTIVE.get(asked["status"] or ""),
         text=asked["q"],
     )
     health = await webhook_health.health(db, [webhook["id"] for webhook in found])

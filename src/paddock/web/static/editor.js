@@ -58,7 +58,9 @@ export function edit(field, { language = [], complete = null } = {}) {
   });
   views.set(field, view);
   view.dom.style.setProperty("--rows", field.rows);
-  const hadFocus = document.activeElement === field;
+  // The browser gives an autofocus when it first draws the page, which may be after this.
+  const hadFocus =
+    document.activeElement === field || (field.autofocus && document.activeElement === document.body);
   field.hidden = true;
   field.after(view.dom);
   followField(field, view);
@@ -77,6 +79,7 @@ export function focus(field) {
 
 export function goTo(field, number) {
   const view = views.get(field);
+  if (!view) return;
   const line = view.state.doc.line(Math.min(number, view.state.doc.lines));
   view.focus();
   view.dispatch({
