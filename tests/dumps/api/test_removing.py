@@ -156,7 +156,7 @@ async def test_one_that_is_being_made_again_waits_for_that_end(
 
 
 async def scheduled(core: Core, config: Config, played: Played, name: str = "nightly", keep: int | None = 2) -> str:
-    await schedules.ensure(core, name, "scheduled_dump", timedelta(days=1), {"keepLast": keep})
+    await schedules.ensure(core, name, "scheduled_dump", timedelta(days=1), {"keepLast": keep, "owner": "ada"})
     made = await dumps.create(
         core,
         new_dump(
