@@ -52,6 +52,8 @@ async def test_tags_go_with_the_jobs_that_had_them(core: Core, clock: DatabaseCl
     await clock.advance(timedelta(days=45))
     await keep_up(core)
     assert await count(core, "job_history_tags") == 0
+    plan = await run(core.db, f"EXPLAIN {upkeep.SQL['trim_default_tags'].sql.rstrip(';')}", clock.at, 3)
+    assert "using job_history_tags_default_ended" in str(plan), "by their time, or each pass would read all of them"
 
 
 async def test_a_job_keeps_the_end_of_its_log_and_says_what_it_lost(core: Core, clock: DatabaseClock) -> None:
