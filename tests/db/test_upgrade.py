@@ -6,6 +6,8 @@ of `tokens` for each grant."""
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -19,6 +21,7 @@ from paddock.doctor.findings import Finding
 from paddock.doctor.on_database import migrations as migrations_check
 from paddock.jobs.core import open_core
 from paddock.jobs.kinds import Kinds
+from paddock.jobs.partitions import TAGS, drop_expired, make_ahead
 from paddock.metrics import Metrics
 from tests.conftest import SHAPE, Server
 
@@ -247,6 +250,7 @@ async def test_jobs_are_claimed_while_indexes_of_their_history_are_made(
 FINDING = ["0012_finding", "0013_without_older_walks", "0014_about"]
 OLD_JOBS = """
 CREATE TABLE job_history_week PARTITION OF job_history FOR VALUES FROM ('2026-01-05Z') TO ('2026-01-12Z');
+CREATE TABLE job_history_20260223 PARTITION OF job_history FOR VALUES FROM ('2026-02-23Z') TO ('2026-03-02Z');
 INSERT INTO job_history (id, kind, status, priority, owner, tags, payload, turn_count, failure_count, cluster_count, lost_count,
                          error_code, created_at, completed_at, run_seconds, wait_seconds)
 SELECT gen_random_uuid(), 'export', 'failed', 3, 'ada', tags, '{}', 1, 0, 0, 0, 'broken', at, at, 0, 0
@@ -273,12 +277,85 @@ async def test_jobs_of_before_are_found_by_their_tags_too(
             (tag, "export", "failed", "ada", "broken") for tag in ("a", "a", "b")
         ]
         assert [row["tag"] for row in await connection.fetch("SELECT tag FROM job_tags")] == ["a"]
-        whole = [("job_history", 4), ("job_history_default", 4), ("job_history_week", 4)]
+        where = await connection.fetch(
+            "SELECT tableoid::regclass::text, completed_at::date::text FROM job_history_tags ORDER BY completed_at"
+        )
+        assert [tuple(row) for row in where] == [
+            ("job_history_tags_default", "2026-01-06"),
+            ("job_history_tags_default", "2026-01-06"),
+            ("job_history_tags_20260223", "2026-03-01"),
+        ], "a week that upkeep made has one of its own for them"
+        dated = ("job_history_20260223", 4)
+        whole = [("job_history", 4), dated, ("job_history_default", 4), ("job_history_week", 4)]
         assert [tuple(row) for row in await connection.fetch(WALKS)] == whole
         assert await connection.fetchval("SELECT to_regclass('job_history_unhappy')") is None
         # A kill may have come before it was recorded.
         await connection.execute("DELETE FROM schema_migrations WHERE name = ANY ($1)", FINDING)
         assert await migrate(old) == FINDING
+
+
+async def test_upkeep_knows_the_partitions_of_tags_that_the_upgrade_made(
+    old: str, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute(OLD_JOBS)
+    await migrate(old)
+    async with open_database(old, durable=1, relaxed=1) as db:
+        in_march = datetime(2026, 3, 1, tzinfo=UTC)
+        assert await make_ahead(db, replace(TAGS, ahead=0), in_march) == 0, "it is there"
+        assert await drop_expired(db, TAGS, in_march + timedelta(days=8)) == 1
+    assert [row["tag"] for row in await connection.fetch("SELECT tag FROM job_history_tags ORDER BY tag")] == ["a", "b"]
+
+
+async def test_workers_end_jobs_while_the_upgrade_waits_for_its_triggers(
+    old: str, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """It gives up after a moment and lets those pass who came after it."""
+    await connection.execute(OLD_JOBS)
+    await migrate(old)
+    # As after a kill before the last trigger of jobs.
+    await connection.execute("DROP TRIGGER jobs_tags_come ON jobs; DELETE FROM job_tags")
+    await connection.execute("DELETE FROM schema_migrations WHERE name = ANY ($1)", FINDING)
+    held = connection.transaction()
+    await held.start()
+    await connection.execute("LOCK TABLE jobs IN ROW EXCLUSIVE MODE")
+    upgrade = asyncio.create_task(migrate(old))
+    worker = await asyncpg.connect(old)
+    try:
+        waits = (
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'jobs'::regclass"
+            " AND mode = 'ShareRowExclusiveLock')"
+        )
+        async with asyncio.timeout(120):
+            while not await worker.fetchval(waits):
+                assert not upgrade.done(), upgrade.result()
+                await asyncio.sleep(0.02)
+            await worker.execute("DELETE FROM jobs WHERE tags = '{}'")
+    finally:
+        await worker.close()
+        await held.rollback()
+        async with asyncio.timeout(120):
+            await upgrade
+    triggers = (
+        "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0 AND tgname LIKE 'job%tags%' ORDER BY 1"
+    )
+    made = [row["tgname"] for row in await connection.fetch(triggers)]
+    assert made == ["job_history_note_tags", "jobs_tags_come", "jobs_tags_go"]
+    assert [row["tag"] for row in await connection.fetch("SELECT tag FROM job_tags")] == ["a"]
+
+
+async def test_more_live_jobs_than_are_locked_at_once_get_all_their_tags(
+    old: str, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await connection.execute(
+        """INSERT INTO jobs (id, kind, status, priority, due_at, owner, tags, payload, created_at)
+           SELECT gen_random_uuid(), 'export', 'pending', 3, now(), 'ada', '{a,b}', '{}', now() FROM generate_series(1, 10050)"""
+    )
+    await migrate(old)
+    missing = (
+        "SELECT count(*) FROM (SELECT t, id FROM jobs, unnest(tags) t EXCEPT SELECT tag, id FROM job_tags) missing"
+    )
+    assert await connection.fetchval(missing) == 0
+    assert await connection.fetchval("SELECT count(*) FROM job_tags") == 20_100
 
 
 async def test_exports_are_not_written_again(old: str, connection: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 
 from paddock.db.pool import Database, open_database
-from paddock.jobs import reading
+from paddock.jobs import reading, scanning
 from paddock.jobs.filtering import Filter
 from paddock.jobs.partitions import HISTORY, TAGS, make_ahead
+from paddock.jobs.reading import Count
 from tests.conftest import Server
 from tests.reading.rows import add_ended, add_kind, add_live, end_some, run
 from tests.reading.test_plans import STEP_ROWS, Watched, touches_few_rows
@@ -34,6 +35,10 @@ OTHERS: Mapping[str, Any] = {
     "tag": "daily",
 }
 NEWER = 1_500
+ALL_OF = {
+    "tag": "SELECT id FROM job_history WHERE 'all' = ANY (tags) ORDER BY id",
+    "status": "SELECT id FROM job_history WHERE status = 'failed' ORDER BY id",
+}
 PAIRS = [dict(pair) for pair in combinations(OLDEST.items(), 2)]
 ONES = [dict([one]) for one in OLDEST.items()]
 
@@ -95,6 +100,24 @@ async def test_by_one_of_them_at_a_time_long_ago(watched: Watched, narrowed: dic
     [job] = await first_step(watched, most=20, **narrowed, until=week_ago)
     assert job["created_at"] < week_ago
     assert await first_step(watched, most=20, **narrowed, until=week_ago, since=week_ago - timedelta(days=2)) == []
+
+
+@pytest.mark.parametrize("narrowed", [{"tag": "all"}, {"status": "failed"}], ids=lambda one: " ".join(one))
+async def test_a_long_step_is_shorter_where_many_kinds_are_walked(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, narrowed: dict[str, Any]
+) -> None:
+    """However many walks are merged, they read no more together; and nothing is left out between two steps."""
+    found = await run(watched, ALL_OF[next(iter(narrowed))])
+    monkeypatch.setattr(scanning, "MOST_WALKED", 600)
+    watched.seen = []
+    asked = Filter(**narrowed, include_housekeeping=True)
+    assert await reading.count(watched, asked, budget=timedelta(minutes=2), at_most=20_000) == Count(len(found), False)
+    oldest_first = await reading.ids(watched, asked, limit=20_000)
+    assert list(oldest_first.ids) == [row["id"] for row in found]
+    steps = [(statement, arguments) for statement, arguments in watched.seen if statement.name.startswith("scan_")]
+    assert len(steps) > 10
+    for statement, arguments in [*steps[:3], *steps[-3:]]:
+        await touches_few_rows(watched, statement, arguments, most=700)
 
 
 async def test_a_tag_that_all_have_and_one_that_none_has(watched: Watched) -> None:

@@ -5,13 +5,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from paddock.db.pool import Database
 from paddock.jobs import reading, wire
 from paddock.jobs.core import Core
 from paddock.jobs.figures.counting import refresh_figures
 from paddock.jobs.model import Job, JobId
 from tests.conftest import DatabaseClock
 from tests.playing import read, submit, worker
-from tests.reading.rows import run
+from tests.reading.rows import add_ended, add_kind, run
 
 
 async def test_a_live_job_shows_when_it_can_be_seen_again(core: Core, clock: DatabaseClock) -> None:
@@ -164,3 +165,12 @@ async def test_counts_workers_and_kinds(core: Core, clock: DatabaseClock) -> Non
     assert not (await reading.workers(core.db))[0].live
     await run(core.db, "DELETE FROM queue_stats")
     assert (await reading.counts(core.db)).sampled_at is None
+
+
+async def test_an_owner_with_many_jobs_is_told_that_there_are_more(db: Database) -> None:
+    await add_kind(db, "probe")
+    await add_ended(db, 1_001, owner="bob")
+    await add_ended(db, 999, owner="eve")
+    bobs, eves = await reading.counts(db, owner="bob"), await reading.counts(db, owner="eve")
+    assert (bobs.by_kind, bobs.complete) == ({"probe": {"completed": 1_000}}, False)
+    assert (eves.by_kind, eves.complete) == ({"probe": {"completed": 999}}, True)

@@ -72,12 +72,13 @@ async def filled(postgres: Server) -> AsyncIterator[str]:
     async with open_database(dsn) as db:
         await run(db, "ALTER TABLE jobs SET (autovacuum_enabled = off)")
         await run(db, "ALTER TABLE job_history_default SET (autovacuum_enabled = off)")
+        await run(db, "ALTER TABLE job_history_tags_default SET (autovacuum_enabled = off)")
         now = (await run(db, "SELECT paddock_now() AS now"))[0]["now"]
         await add_kind(db, "rare")
         await add_kind(db, "probe")
         for kind, owner, n in (("probe", "ann", 23_000), ("rare", "bob", 500)):
             await add_live(db, n, kind=kind, owner=owner, ago="1 minute")
-            await add_ended(db, n, kind=kind, owner=owner, ago="10 days")
+            await add_ended(db, n, kind=kind, owner=owner, ago="10 days", tags=("t",))
         await make_ahead(db, HISTORY, now)
         await make_ahead(db, LOGS, now)
         await add_ended(db, 1_000, status="failed", error=("broken", "It broke."), ago="1 second")
@@ -95,7 +96,7 @@ async def filled(postgres: Server) -> AsyncIterator[str]:
         await run(db, AUDIT_LOG)
         await run(db, GROUPS)
         await run(db, EVENTS)
-        for table in ("job_history", "job_logs"):
+        for table in ("job_history", "job_history_tags", "job_logs"):
             for row in await run(
                 db,
                 "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::text::regclass",
@@ -243,6 +244,7 @@ async def test_upkeep_touches_few_rows(watched: Watched) -> None:
         "expire_keys": [old, 1_000],
         "expire_sessions": [old, 1_000],
         "trim_default_history": [now - timedelta(days=30), 1_000],
+        "trim_default_tags": [now - timedelta(days=30), 1_000],
         "expire_audit_log": [now - timedelta(hours=1), 1_000],
         "expire_groups": [old, 1_000],
     }.items():

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.db.pool import Database
 from paddock.jobs import partitions
-from paddock.jobs.partitions import HISTORY, LOGS, drop_expired, make_ahead
+from paddock.jobs.partitions import HISTORY, LOGS, TAGS, drop_expired, make_ahead
 from tests.conftest import DatabaseClock
 from tests.reading.rows import add_ended, run
 
@@ -44,6 +44,19 @@ async def test_they_are_made_once_with_every_index_and_take_over_what_was_there(
     indexes = "SELECT count(*) AS n FROM pg_indexes WHERE tablename = $1"
     assert await run(db, indexes, this_week) == await run(db, indexes, "job_history_default")
     await add_ended(db, 1)
+    assert await count(db, this_week) == 101
+
+
+async def test_tags_that_wait_in_the_default_move_and_are_noted_once(db: Database, clock: DatabaseClock) -> None:
+    await add_ended(db, 50, tags=("a", "b"))
+    [old] = await add_ended(db, 1, tags=("a",), ago="30 days")
+    for what in (HISTORY, TAGS):  # as a pass does: the jobs that move are not noted again
+        assert await make_ahead(db, what, clock.at) == 3
+        assert await make_ahead(db, what, clock.at) == 0
+    this_week = f"job_history_tags_{TAGS.beginning(clock.at):%Y%m%d}"
+    assert await count(db, this_week) == 100
+    assert [row["id"] for row in await run(db, "SELECT id FROM job_history_tags_default")] == [old]
+    await add_ended(db, 1, tags=("c",))
     assert await count(db, this_week) == 101
 
 

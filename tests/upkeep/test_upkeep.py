@@ -42,6 +42,20 @@ async def test_housekeeping_keeps_its_last_runs(core: Core, clock: DatabaseClock
     assert await count(core, "job_history", "kind = 'plain'") == 250
 
 
+async def test_tags_go_with_the_jobs_that_had_them(core: Core, clock: DatabaseClock, monkeypatch: Any) -> None:
+    monkeypatch.setattr(upkeep, "AT_ONCE", 3)
+    await add_ended(core.db, 2, ago="40 days", tags=("a", "b"))
+    [young] = await add_ended(core.db, 1, ago="20 days", tags=("a", "b"))
+    assert [(await keep_up(core))["expired_tags"] for _ in range(3)] == [3, 1, 0]
+    assert {row["id"] for row in await run(core.db, "SELECT id FROM job_history_tags")} == {young}
+    await add_ended(core.db, 1, tags=("c",))
+    await clock.advance(timedelta(days=45))
+    await keep_up(core)
+    assert await count(core, "job_history_tags") == 0
+    plan = await run(core.db, f"EXPLAIN {upkeep.SQL['trim_default_tags'].sql.rstrip(';')}", clock.at, 3)
+    assert "using job_history_tags_default_ended" in str(plan), "by their time, or each pass would read all of them"
+
+
 async def test_a_job_keeps_the_end_of_its_log_and_says_what_it_lost(core: Core, clock: DatabaseClock) -> None:
     await submit(core, n=2)
     [long, short] = await (await worker(core)).claim(limit=2)

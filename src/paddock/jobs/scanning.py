@@ -1,7 +1,9 @@
 """The walk below every list of jobs: in id order, along the best index, in steps of bounded cost.
 
-Each step is one statement over live and ended jobs, hence one snapshot. It reads a fixed number of rows in id order
-and applies the filter to those: what a step costs depends on its size and never on how rare a match is.
+Each step is one statement over live and ended jobs, hence one snapshot. It takes the next rows in id order, at most as many
+as its size, and applies the filter to those: what a step costs never depends on how rare a match is. Where several walks
+are merged (one in each kind and status), each reads as many rows as the step takes: a step is shorter the more there are,
+so that together they read at most `MOST_WALKED`.
 """
 
 from collections.abc import Sequence
@@ -20,12 +22,16 @@ from paddock.jobs.reports import RESULT_FIGURES
 SQL = statements("paddock.jobs.sql", "reading.sql")
 # So many pending jobs of one kind are read whole and sorted: far cheaper than looking for them among all others.
 FEW = 5_000
+# What the walks of one step may read together.
+MOST_WALKED = 20_000
 
 # As the indexes of such jobs have it, word for word.
 RETRYING = "j.attempt_id IS NULL AND j.failure_count + j.cluster_count + j.lost_count > 0"
 
 # In the index by owner and error code the owner has a collation of its own, or two indexes would begin alike.
 OWNER_ALONE = 'owner COLLATE "C"'
+# So has the tag in the indexes that begin with another column, or a walk of one tag would be taken through them.
+TAG_WITHIN = 'tag COLLATE "C"'
 
 Order = Literal["ASC", "DESC"]
 Output = Literal["whole_rows", "only_ids", "only_count"]
@@ -43,10 +49,13 @@ class Step:
 class Scan:
     """A walk in id order between two ids, which moves on with each step."""
 
-    def __init__(self, db: Database, asked: Filter, sources: tuple[str, ...], low: UUID, high: UUID) -> None:
+    def __init__(
+        self, db: Database, asked: Filter, sources: tuple[str, ...], walks: int, low: UUID, high: UUID
+    ) -> None:
         self._db = db
         self._asked = asked
         self._sources = sources
+        self._walks = walks
         self._low = low
         self._high = high
 
@@ -69,11 +78,16 @@ class Scan:
         few = False
         if asked.kind is not None and asked.live:
             few = await db.fetchval(SQL["pending_of_kind"], asked.kind, FEW + 1) <= FEW
-        return cls(db, asked, _live_sources(asked, few) + _ended_sources(asked), low, high)
+        ended = _ended_sources(asked)
+        walks = await _count_walks(db, asked, ended)
+        return cls(db, asked, _live_sources(asked, few) + ended, walks, low, high)
 
     async def step(self, order: Order, size: int, output: Output, want: int) -> Step:
         if not self._sources or self._low >= self._high:
             return Step([], None, True)
+        # Halved, not divided: each size is a statement of its own.
+        while size > 1 and size * self._walks > MOST_WALKED:
+            size //= 2
         rows = await self._db.fetch(scan_statement(self._sources, order, size, output), *self._arguments(want))
         looked, edge = rows[0]["looked"], rows[0]["edge"]
         matches = rows if output == "only_count" else [row for row in rows if row["id"] is not None]
@@ -155,7 +169,7 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
     sorts = "along_sorts" if asked.kind is None else "along_sort"
     if asked.owner is not None:
         if asked.tag is not None:
-            return ("along_keys job_history_tags owner=$5,tag=$8",)
+            return (f"along_keys job_history_tags owner=$5,{TAG_WITHIN}=$8",)
         if asked.error_code is not None:
             return (f"along_keys job_history {OWNER_ALONE}=$5,error_code=$9",)
         return (f"{sorts} job_history owner=$5",)
@@ -165,13 +179,31 @@ def _ended_sources(asked: Filter) -> tuple[str, ...]:
         return ("along_key job_history schedule $11",)
     if asked.tag is not None:
         if asked.error_code is not None:
-            return ("along_keys job_history_tags error_code=$9,tag=$8",)
+            return (f"along_keys job_history_tags error_code=$9,{TAG_WITHIN}=$8",)
         return (f"{sorts} job_history_tags tag=$8",)
     if asked.error_code is not None:
         return (f"{sorts} job_history error_code=$9",)
     if asked.kind is not None or len(asked.ended) < len(TERMINAL):
         return (f"{sorts} job_history ",)
     return ("along job_history ",)
+
+
+async def _count_walks(db: Database, asked: Filter, ended: tuple[str, ...]) -> int:
+    """How many walks of the history a step merges. A kind that comes after this was counted makes a step longer, not wrong."""
+    form, table, keys = ended[0].split(" ", 2) if ended else ("", "", "")
+    if form == "along_sort":
+        return len(asked.ended)
+    if form != "along_sorts":
+        return 1
+    key, _, _ = keys.partition("=")
+    kinds: int = await db.fetchval(_counting_kinds(table, key), *([getattr(asked, key)] if key else []))
+    return kinds * len(asked.ended)
+
+
+@cache
+def _counting_kinds(table: str, key: str) -> Statement:
+    sorts = _sorts_there_are(table, [f"j.{key}"], ["$1"]) if key else _sorts_there_are(table, [], [])
+    return Statement("count_kinds", _filled("count_kinds", sorts=sorts), "relaxed")
 
 
 @cache
@@ -211,26 +243,31 @@ def _walk(form: str, keys: str, order: Order, *, columns: str, table: str) -> st
     names, values = [f"j.{name}" for name, _ in known], [value for _, value in known]
     whole = [*names, "j.id"] if form == "along_keys" else [*names, "j.kind", "j.status", "j.id"]
     within = values if form == "along_keys" else [*values, "k.kind", "u.status"]
-    # Some of the indexes hold only rows that have a key, and the planner wants to be told so.
-    keyed = " AND ".join(f"{name} IS NOT NULL" for name in names) or "true"
     row, least, most = (", ".join(part) for part in (whole, [*within, "$1"], [*within, "$2"]))
-    between = f"{keyed} AND ({row}) > ({least}) AND ({row}) < ({most})"
+    between = f"{_keyed(names)} AND ({row}) > ({least}) AND ({row}) < ({most})"
     parts = {"columns": columns, "table": table, "between": between, "keys": keys}
     parts["ordered"] = ", ".join(f"{name} {order}" for name in whole)
     if form == "along_keys":
         return _filled(form, **parts)
-    sorts = "(SELECT $3::text AS kind)"
-    if form == "along_sorts":
-        sorts = _filled(
-            "sorts_there_are",
-            table=table,
-            keyed=keyed,
-            heads=", ".join([*names, "j.kind"]),
-            least=", ".join([*values, "''"]),
-            following=", ".join([*values, "s.kind"]),
-            same=" AND ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True)) or "true",
-        )
+    sorts = _sorts_there_are(table, names, values) if form == "along_sorts" else "(SELECT $3::text AS kind)"
     return _filled("along_sorts", sorts=sorts, **parts)
+
+
+def _sorts_there_are(table: str, names: Sequence[str], values: Sequence[str]) -> str:
+    return _filled(
+        "sorts_there_are",
+        table=table,
+        keyed=_keyed(names),
+        heads=", ".join([*names, "j.kind"]),
+        least=", ".join([*values, "''"]),
+        following=", ".join([*values, "s.kind"]),
+        same=" AND ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True)) or "true",
+    )
+
+
+def _keyed(names: Sequence[str]) -> str:
+    """Some of the indexes hold only rows that have a key, and the planner wants to be told so."""
+    return " AND ".join(f"{name} IS NOT NULL" for name in names) or "true"
 
 
 @cache

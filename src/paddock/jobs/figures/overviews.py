@@ -12,7 +12,8 @@ from paddock.jobs.model import SessionId
 
 SQL = statements("paddock.jobs.sql", "overviews.sql")
 COUNTED = timedelta(days=1)
-MOST_OWN_ENDED, MOST_LIVE = 5_000, 20_000
+# The ended ones are of each kind and status.
+MOST_OWN_ENDED, MOST_LIVE = 1_000, 20_000
 MOST_WORKERS = 1_000
 MOST_VERSION_CHANGES = 100
 MOST_RETRIED = 1_000

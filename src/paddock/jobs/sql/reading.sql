@@ -1,9 +1,10 @@
 -- name: scan (relaxed)
 -- One step along an index, newest or oldest first, over live and ended jobs together. One snapshot: a job that ends
 -- meanwhile is in exactly one of the two tables, so that no page misses or doubles it.
--- $1 and $2: the ids between which it looks, both excluded. The scan reads at most {step} rows in id order and looks
--- at the rest of the filter only then: the cost of a step does not depend on how rare a match is. Where the primary key
--- is walked, the far bound is part of that rest: bounded on both sides it is estimated as tiny, and read whole and sorted.
+-- $1 and $2: the ids between which it looks, both excluded. Each walk reads at most {step} rows in id order, the first {step}
+-- of them all are kept, and only then it looks at the rest of the filter: the cost of a step does not depend on how rare a
+-- match is. Where the primary key is walked, the far bound is part of that rest: bounded on both sides it is estimated as
+-- tiny, and read whole and sorted.
 -- `edge` is the last id looked at; `looked` < {step} means that nothing is left.
 WITH scanned AS MATERIALIZED (
     SELECT * FROM ({sources}) source ORDER BY id {order} LIMIT {step}
@@ -117,7 +118,8 @@ j.about
 (SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step})
 
 -- name: along_sorts (relaxed)
--- Walks an index on ({keys}, kind, status, id) in each kind and status that a match can have, and merges the walks.
+-- Walks an index on ({keys}, kind, status, id) in each kind and status that a match can have. Any of them may have all of the
+-- next {step} rows, so each reads as many: the more walks, the shorter a step, or it would read too much.
 (SELECT w.* FROM {sorts} k CROSS JOIN unnest($4::text[]) AS u(status) CROSS JOIN LATERAL (
     SELECT {columns} FROM {table} j WHERE {between} ORDER BY {ordered} LIMIT {step}) w
  WHERE u.status IN ('completed', 'failed', 'cancelled')
@@ -131,6 +133,9 @@ j.about
     SELECT j.* FROM sorts s CROSS JOIN LATERAL (
         SELECT {heads} FROM {table} j WHERE {keyed} AND ({heads}) > ({following}) ORDER BY {heads} LIMIT 1) j WHERE {same}
  ) SELECT kind FROM sorts)
+
+-- name: count_kinds (relaxed)
+SELECT count(*) FROM {sorts} k
 
 -- name: tagged (relaxed)
 -- The ids come from the rows of a tag; what else is looked at, from the jobs themselves. One that upkeep has removed

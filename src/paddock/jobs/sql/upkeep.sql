@@ -38,9 +38,9 @@ DELETE FROM job_history_default WHERE (id, completed_at) IN (
     SELECT id, completed_at FROM job_history_default WHERE completed_at < $1 LIMIT $2);
 
 -- name: trim_default_tags (durable)
--- The same of the tags of ended jobs.
-DELETE FROM job_history_tags_default WHERE (tag, id, completed_at) IN (
-    SELECT tag, id, completed_at FROM job_history_tags_default WHERE completed_at < $1 LIMIT $2);
+-- The same of the tags of ended jobs. By their place: such rows never change, and while this reads none gets another's.
+DELETE FROM job_history_tags_default WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM job_history_tags_default WHERE completed_at < $1 LIMIT $2));
 
 -- name: trim_default_logs (durable)
 DELETE FROM job_logs_default WHERE (job_id, at, attempt_id, seq) IN (
