@@ -26,7 +26,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, async_playwright, expect
 
 from paddock.client import Client
 from tests.processes.running import Up, data_folder, running_up
@@ -200,6 +200,11 @@ def resting(jobs: Client, payload: dict[str, Any] | None = None) -> str:
     """A job that waits for its time, until `jobs.run_now(id)` lets it run and complete."""
     later = datetime.now(UTC) + timedelta(hours=1)
     return str(jobs.submit("probe", payload or {}, run_at=later)["id"])
+
+
+def editor(page: Page, label: str) -> Locator:
+    """What one types into. It takes the place of its text field, which has the same label, a moment after the page is there."""
+    return page.locator(".cm-content").and_(page.get_by_label(label))
 
 
 async def settled(page: Page) -> None:

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.exports import place as places
 from tests.exports.place import Place
 from tests.processes.running import Up
-from tests.web.browser.conftest import LOOKS, Person, axe, fits, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, editor, fits, shot
 from tests.web.chromium import chromium
 
 HOSTILE = "it's <img src=x onerror=alert(1)> \u202ever.csv"
@@ -55,7 +55,7 @@ async def test_completion_asks_the_engine_that_is_chosen(person: Person) -> None
     page = await person("analyst")
     await page.goto("/exports/new?engine=local")
     await page.get_by_label("Engine", exact=True).select_option("app")
-    sql = page.get_by_label("SQL")
+    sql = editor(page, "SQL")
     await sql.click()
     await page.keyboard.type("SELECT * FROM ")
     listed = page.get_by_role("listbox", name="Completions")
@@ -68,7 +68,7 @@ async def test_completion_asks_the_engine_that_is_chosen(person: Person) -> None
 async def test_the_keyboard_comes_in_and_out_and_an_empty_query_is_not_sent(person: Person) -> None:
     page = await person("analyst")
     await page.goto("/exports/new?engine=local")
-    sql = page.get_by_label("SQL")
+    sql = editor(page, "SQL")
     await expect(sql).to_be_focused()
     await page.get_by_role("button", name="Export", exact=True).click()
     await expect(page.locator(".field", has=sql).get_by_role("alert")).to_be_visible()
@@ -85,7 +85,7 @@ async def test_the_keyboard_comes_in_and_out_and_an_empty_query_is_not_sent(pers
 async def test_an_editor_reads_well_with_its_list_open(person: Person, theme: str, width: int) -> None:
     page = await person("analyst", theme=theme, width=width)
     await page.goto("/exports/new?engine=local")
-    sql = page.get_by_label("SQL")
+    sql = editor(page, "SQL")
     await sql.fill("-- a first look\nSELECT id, 1.5 AS \"rate\", 'text'\nFROM 'people.csv' p\nWHERE p.")
     await sql.press("Control+End")
     await page.keyboard.type("s")

@@ -12,7 +12,7 @@ from paddock.client import Client
 from tests.exports import place as places
 from tests.exports.place import PEOPLE, ROWS, Place
 from tests.processes.running import Up, wait_for
-from tests.web.browser.conftest import LOOKS, Person, axe, fits, provoked, settled, shot
+from tests.web.browser.conftest import LOOKS, Person, axe, editor, fits, provoked, settled, shot
 from tests.web.browser.test_operating import agree, said
 from tests.web.chromium import chromium
 
@@ -67,7 +67,7 @@ async def test_an_analyst_previews_a_query_exports_it_and_downloads_its_file(
     await page.get_by_role("link", name="New export").first.click()
     await page.get_by_label("Engine", exact=True).select_option("local")
     await expect(page.get_by_label("Engine role")).to_be_hidden()
-    sql = page.get_by_label("SQL")
+    sql = editor(page, "SQL")
     await sql.fill("SELECT id,\n  nmae\nFROM 'people.csv'")
     await page.get_by_role("button", name="Preview").click()
     fault = page.get_by_role("alert")
@@ -187,7 +187,7 @@ async def test_an_engineer_mends_a_mapping_and_watches_its_snapshot_become_ready
     page = await person("analyst")
     await page.goto("/mappings")
     await page.get_by_role("link", name="New mapping").first.click()
-    text = page.get_by_label("Mapping, as YAML")
+    text = editor(page, "Mapping, as YAML")
     await text.fill(MAPPING.replace("type: INT32", "type: INT33"))
     await page.get_by_role("button", name="Create mapping").click()
     await expect(page.locator(".problem-list")).to_contain_text("nodes.0.properties.1.type")
@@ -332,7 +332,7 @@ async def test_who_writes_is_chosen_where_the_engine_can(person: Person, ada: Cl
     await writer.select_option("unload")
     await axe(page)
     await shot(page, "export-mode")
-    await page.get_by_label("SQL").fill("SELECT 1")
+    await editor(page, "SQL").fill("SELECT 1")
     await page.get_by_role("button", name="Export", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Export")
 

@@ -64,7 +64,7 @@ def _only(client: Client, path: str) -> str:
 
 def an_export(camera: Camera) -> None:
     with camera.look("/exports/new", live=False) as page:
-        page.get_by_label("SQL").fill(LATE)
+        page.locator(".cm-content").and_(page.get_by_label("SQL")).fill(LATE)
         page.get_by_role("button", name="Preview").click()
         rows = page.locator("#preview tbody tr")
         expect(rows.nth(4)).to_be_visible()
@@ -100,7 +100,7 @@ def a_graph(camera: Camera, id: str) -> None:
 
 
 def _ask(page: Page, query: str) -> None:
-    page.get_by_label("Cypher").fill(query)
+    page.locator(".cm-content").and_(page.get_by_label("Cypher")).fill(query)
     with page.expect_response(re.compile("/query$")):
         page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("#answer .sentence")).to_contain_text(re.compile(r"\d rows?"))
