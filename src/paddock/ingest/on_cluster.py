@@ -32,8 +32,8 @@ from paddock.ingest.transfer_files import (
     TRANSFER,
     Step,
     no_catalog,
+    read_hidden_sums,
     sealed_outputs,
-    told_hidden,
 )
 from paddock.jobs.errors import InfrastructureError, PermanentRunnerError, TransientResourceError, UserMistake
 from paddock.jobs.model import JobError
@@ -276,7 +276,7 @@ async def _hiding(turn: Turn[Any], resources: IngestResources, spec: JobSpec, pl
     """The values of its secrets are known in its pod alone."""
     if not any(container.secrets for container in spec.all):
         return str
-    return hiding_by_sums(await told_hidden(resources.store, place), turn.secrets["transfer_token"])
+    return hiding_by_sums(await read_hidden_sums(resources.store, place), turn.secrets["transfer_token"])
 
 
 async def _forget_draft(turn: Turn[Any]) -> None:
@@ -320,7 +320,7 @@ def _spec(
 
 async def _bring_hidden(resources: IngestResources, place: str, folder: StepFolder) -> None:
     """For the reader of a tap's messages, who knows no store."""
-    told = await told_hidden(resources.store, place)
+    told = await read_hidden_sums(resources.store, place)
     if told is not None:
         (folder.inputs / HIDDEN).write_bytes(told)
 

@@ -237,12 +237,12 @@ class Tap:
                 return self._full()
         elif isinstance(found, Said):
             if found.text:
-                self.turn.log.info(self._shown(found.text, launching.LONGEST_LINE))
+                self.turn.log.info(self._without_secrets(found.text, launching.LONGEST_LINE))
             if found.total is not None:
                 self.turn.report(phase="fetching", rows=self._rows(), total=found.total)
         return False
 
-    def _shown(self, text: str, most: int) -> str:
+    def _without_secrets(self, text: str, most: int) -> str:
         """Looking for secrets costs for each byte. No secret is so long that the end of what is looked at could show a part of it."""
         return self.hide(text[: most + LONGEST_SECRET])[:most]
 
@@ -308,7 +308,7 @@ class Tap:
     def _failure(self, ended: CommandEnd, problem: InvalidOutput | None) -> Outcome | None:
         who = f"The tap of '{self.turn.payload.source}'"
         said = self.reader.error
-        message = "" if said is None else f"{who} says: {self._shown(said.message, 500)}"
+        message = "" if said is None else f"{who} says: {self._without_secrets(said.message, 500)}"
         if said is not None and said.failure_type in ("config_error", "transient_error"):
             error = JobError(said.failure_type, message, None)
             return PermanentFailure(error) if said.failure_type == "config_error" else TransientFailure(error)

@@ -55,7 +55,7 @@ def piece_name(name: str, piece: int) -> str:
     return f"{name}.{piece:05d}"
 
 
-async def told_hidden(store: "Store", place: str) -> bytes | None:
+async def read_hidden_sums(store: "Store", place: str) -> bytes | None:
     """What `fetch` told of the step's secrets, below the draft at `place`. None: nothing, or it cannot be had now."""
     from paddock.jobs.errors import InfrastructureError
 

@@ -1,5 +1,5 @@
 """Instances come, go and are taken away at random, on three replicas, while the line to the API server breaks: at the end the rows
-and the pods are the same, and no pod cost more requests than it may."""
+and the pods are the same."""
 
 import asyncio
 import random
@@ -30,8 +30,6 @@ from tests.instances.world import create, ready_snapshot, until, working
 from tests.kubernetes.pods.pretending import Pretending
 
 LIVES, STEPS_OF_EACH = 20, 2
-# What one pod may cost from its create to its end, on average: what is asked again after a fault comes on top.
-REQUESTS = 15
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ SELECT role, revoked_at, expires_at, coalesce(expires_at <= paddock_now(), false
 FROM tokens WHERE secret_hash = $1;
 
 -- name: tokens_of_owner (durable)
--- Of people, the newest first, with those that are no longer good: the newest of all says what its owner was last.
+-- Of people, with those that are no longer good: they say whether their owner ever was an analyst.
 SELECT *, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > paddock_now()) AS good
 FROM tokens WHERE owner = $1 AND role <> 'worker' ORDER BY created_at DESC, id DESC;
 

@@ -60,7 +60,7 @@ async def show_one(request: Request, caller: Caller) -> Response:
     runs: list[PassRow] = []
     if not (asked := regions(request)) or "job" in asked:
         made = await reading.page(db, Filter(kind=name, include_housekeeping=True), limit=RUNS_OF_ONE)
-        runs = [PassRow(job, _found_by(job)) for job in made.jobs]
+        runs = [PassRow(job, _findings_of(job)) for job in made.jobs]
     symptom = BY_NAME[state.name].symptom
     return await render(request, caller, "background_job.html", row=_row(state), runs=runs, symptom=symptom)
 
@@ -81,7 +81,7 @@ def _row(state: State) -> Row:
     return Row(state, BY_NAME[state.name].about if state.name in BY_NAME else "", counts(state.found))
 
 
-def _found_by(job: Job) -> str:
+def _findings_of(job: Job) -> str:
     result: Any = job.result
     return counts(result.get("found")) if isinstance(result, dict) else ""
 

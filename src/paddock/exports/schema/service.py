@@ -66,7 +66,7 @@ def is_as_configured(known: asyncpg.Record | None, settings: EngineSettings) -> 
     return known is not None and ReadAs.of(known["role"], known["skip"]) == read_as(settings)
 
 
-def shown_engines(config: Config, caller: Caller, role: str | None = None) -> list[str]:
+def visible_engines(config: Config, caller: Caller, role: str | None = None) -> list[str]:
     """Those whose cache this caller may see, as far as it was read as they are configured."""
     return [
         name
@@ -98,7 +98,7 @@ async def browse(
     """What the cache has; None: it must be asked live, as local engines always are, but by `any_engine`."""
     settings = settings_from(plane.config).get(engine)
     local = isinstance(settings, DuckdbSettings | SqliteSettings) and not any_engine
-    if local or settings is None or engine not in shown_engines(plane.config, caller, role):
+    if local or settings is None or engine not in visible_engines(plane.config, caller, role):
         return None
     db = plane.core.db
     known = (await cached_engines(db)).get(engine)
@@ -187,13 +187,13 @@ def _match(row: Any, column: str | None) -> Match:
 
 async def _readable_engines(plane: ControlPlane, caller: Caller, known: Mapping[str, asyncpg.Record]) -> list[str]:
     settings = settings_from(plane.config)
-    return [name for name in shown_engines(plane.config, caller) if is_as_configured(known.get(name), settings[name])]
+    return [name for name in visible_engines(plane.config, caller) if is_as_configured(known.get(name), settings[name])]
 
 
 async def stats(plane: ControlPlane, caller: Caller) -> list[dict[str, Any]]:
     """Engine by engine, catalog by catalog: only what the caller may see. Operators also see which engines are not cached, and
     why."""
-    engines, db = shown_engines(plane.config, caller), plane.core.db
+    engines, db = visible_engines(plane.config, caller), plane.core.db
     oldest, known = await ttl(db), await cached_engines(db)
     readable = await _readable_engines(plane, caller, known)
     catalogs: dict[str, list[asyncpg.Record]] = {name: [] for name in readable}
